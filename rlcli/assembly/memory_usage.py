@@ -52,7 +52,7 @@ def least_memory(recipe: Recipe, seeds: int) -> list[Item]:
         size = seeds * num_envs * train.unroll * _ROW
         items.append(Item("unroll", size, "", {"train.unroll": train.unroll, **count}))
     if recipe.replay is not None:
-        capacity = capacity_of(recipe)
+        capacity = recipe.replay_capacity
         options = {"replay.capacity": capacity, "train.seeds": seeds}
         items.append(Item("replay", seeds * capacity * _ROW, "", options))
     return [*items, *_host_environments(recipe, seeds, num_envs)]
@@ -92,7 +92,7 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
         {**dict.fromkeys(_network_sizes(recipe)), "train.seeds": seeds},
     )
     if recipe.replay is not None and not setup.agent.traits.is_offline:
-        size, capacity = tree_bytes(replay), capacity_of(recipe)
+        size, capacity = tree_bytes(replay), recipe.replay_capacity
         row = format_size(size / seeds / max(1, capacity))
         yield Item(
             "replay",
@@ -214,12 +214,6 @@ def _is_adapter(recipe: Recipe) -> bool:
 def _counts(recipe: Recipe, setup: Setup) -> dict[str, int | None]:
     """The options that multiply environments, with their values."""
     return {"environment.num_envs": recipe.num_envs, "train.seeds": len(setup.seeds)}
-
-
-def capacity_of(recipe: Recipe) -> int:
-    """The capacity of the recipe's replay, in steps."""
-    assert recipe.replay is not None
-    return int(recipe.replay.options.get("capacity", 1))
 
 
 def _batch_size(recipe: Recipe) -> dict[str, int | None]:

@@ -380,7 +380,8 @@ def build_together(
     Returns the setup of their common program, whose seeds are those of the first
     recipe, then those of the second, and so on; and the setup of each recipe.
     """
-    all_seeds = (*seeds,) * len(recipes)
-    setups = [build(recipe, all_seeds) for recipe in recipes]
+    setups = [build(recipe, (*seeds,) * len(recipes)) for recipe in recipes]
+    if len(recipes) == 1:
+        return setups[0], setups
     common = setups[0]._replace(numbers=numbers.numbers_of_each(recipes, len(seeds)))
     return common, [setup._replace(seeds=tuple(seeds)) for setup in setups]

@@ -124,6 +124,11 @@ class Recipe:
             if not part.registered.facts.get("is_local", False)
         ]
 
+    @property
+    def replay_capacity(self) -> int:
+        """The capacity of the replay, in steps."""
+        return int(self.replay.options.get("capacity", 1)) if self.replay else 0
+
     @functools.cached_property
     def resolved_text(self) -> str:
         """The recipe as YAML with every default, as runs and checkpoints contain it."""

@@ -17,24 +17,20 @@ import numpy as np
 
 from rlcli import registry
 from rlcli.assembly import build
-from rlcli.assembly.memory_usage import capacity_of
 from rlcli.errors import RlcliError, quote
 from rlcli.loop import make_loop
 from rlcli.loop.agents import ReplayAgentState
-from rlcli.loop.progress import Setup
-from rlcli.recipe import Part, Recipe, documents
+from rlcli.loop.progress import Progress
+from rlcli.recipe import Part, Recipe
 from rlcli.recipe.grammar import Init, Reader
-from rlcli.runs import checkpoint
 from rlcli.runs.files import DAMAGES
-from rlcli.runs.listing import get_nested_value
-from rlcli.runs.sources import Leaves, Source, below, read_sizes
-from rlcli.types import Transition
+from rlcli.runs.sources import REPLAY, Leaves, Source
+from rlcli.types import Agent, Transition
 from rlcli.xla.numeric_limits import INT32_MAX
-from rlcli.xla.tree_paths import leaves_by_path
+from rlcli.xla.tree_paths import describe_difference, leaves_by_path
 
-STEPS = "replay/"  # the steps in a file that a run has started from, `[S, N, ...]`
 # The step that a checkpoint has not completed, which tells the spaces, and the replay.
-_STORED = ("pending/", "agent/replay/")
+_STORED = ("pending/", REPLAY)
 _READ = 10**6  # iterations of the run that reads a replay: more than any window
 _REMEDY = "`init.replay=false` starts with an empty replay"
 
@@ -56,8 +52,7 @@ def read_steps(recipe: Recipe, source: Source) -> Transition:
     many, so that the sum is at most `init.replay` and the capacity of the new replay.
     """
     assert recipe.init is not None  # the caller has asked for its steps
-    _check_replay(recipe)
-    most = capacity_of(recipe)
+    most = _check_replay(recipe)
     if not isinstance(recipe.init.replay, bool):
         most = min(most, recipe.init.replay)
     streams = _read_recorded(recipe, source) or _read_streams(recipe, source)
@@ -77,29 +72,24 @@ def read_steps(recipe: Recipe, source: Source) -> Transition:
 
 
 def fill_replays(
-    setup: Setup, steps: Transition, rows: Sequence[int]
+    agent: Agent, shapes: Progress, steps: Transition, rows: Sequence[int]
 ) -> dict[str, np.ndarray]:
     """The states of the replays of all seeds, by their paths in the agent's state.
 
-    Seed i begins with the steps of row `rows[i]`.
+    Seed i begins with the steps of row `rows[i]`. `shapes` are those of the progress.
     """
-    inside, unroll = setup.agent.inside, _empty_unroll(setup)
+    inside, unroll = agent.inside, _empty_unroll(shapes)
     assert inside is not None and inside.fill is not None  # see `_check_replay`
     fill = jax.jit(inside.fill)
     by_row = {
         row: jax.device_get(fill(unroll, _take_seed(steps, row))) for row in {*rows}
     }
     states = jax.tree.map(lambda *leaves: np.stack(leaves), *(by_row[r] for r in rows))
-    return steps_by_path(states)
+    return {f"replay/{path}": leaf for path, leaf in leaves_by_path(states).items()}
 
 
-def steps_by_path(steps: Any) -> dict[str, np.ndarray]:
-    """Steps, or states of replays, as the arrays of a file, by tree path."""
-    return {f"{STEPS}{path}": leaf for path, leaf in leaves_by_path(steps).items()}
-
-
-def _check_replay(recipe: Recipe) -> None:
-    """Refuses a run whose replay cannot begin with the steps of another."""
+def _check_replay(recipe: Recipe) -> int:
+    """The capacity of a run's replay; refuses one that cannot begin with steps."""
 
     def refuse(problem: str, hint: str = _REMEDY) -> NoReturn:
         raise RlcliError(f"`init.replay`: {problem}", hint)
@@ -122,18 +112,19 @@ def _check_replay(recipe: Recipe) -> None:
         refuse("the replay begins with the data set `prefill`", "choose one of both")
     if recipe.train.data_parallel > 1:
         refuse("a replay cannot be divided among devices", "remove `data_parallel`")
+    return recipe.replay_capacity
 
 
 def _read_recorded(recipe: Recipe, source: Source) -> Transition | None:
     """The steps in a file that another run has started from, as streams."""
-    recorded = below(STEPS, source.learned).items()
+    recorded = source.recorded.items()
     leaves = {path: np.array(leaf)[:, None] for path, leaf in recorded}
     if not leaves:
         return None
     if len({leaf.shape[:3] if leaf.ndim > 2 else () for leaf in leaves.values()}) > 1:
         message = f"`{source.file}` is damaged: its steps are not equally many"
         raise RlcliError(message, f"copy the file again; {_REMEDY}")
-    unroll = _shapes(build(recipe, source.seeds)).unroll
+    unroll = make_loop(build(recipe, source.seeds)).shapes().unroll
     here, there = (  # `[S, T, B, ...]`
         {
             path: jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[3:]), leaf.dtype)
@@ -155,20 +146,19 @@ def _read_streams(recipe: Recipe, source: Source) -> Transition:
     except RlcliError as error:
         message = f"the replay of `{source.file}` does not fit this run"
         raise RlcliError(f"{message}: {error.message}", _REMEDY) from error
-    shapes = _shapes(setup)
+    shapes = make_loop(setup).shapes()
     here, there = (
         {path: leaf for path, leaf in leaves.items() if path.startswith(_STORED)}
         for leaves in (leaves_by_path(shapes), source.progress)
     )
     _refuse_differences(source, here, there)
-    leaves = below(_STORED[1], there)
-    replay = checkpoint.restore_tree(shapes.agent.replay, leaves, source=source.file)
-    inside, unroll = setup.agent.inside, _empty_unroll(setup)
+    arrays = [there[path] for path in here if path.startswith(REPLAY)]
+    states = jax.tree.unflatten(jax.tree.structure(shapes.agent.replay), arrays)
+    inside, unroll = setup.agent.inside, _empty_unroll(shapes)
     assert inside is not None and inside.contents is not None  # all of rlcli's have it
-    iteration = int(source.progress["iteration"])
-    seeds = []
+    iteration, seeds = int(source.progress["iteration"]), []
     for index in range(len(source.seeds)):
-        state = ReplayAgentState((), _take_seed(replay, index))
+        state = ReplayAgentState((), _take_seed(states, index))
         _, steps = inside.contents(state, iteration, unroll, setup.data(), INT32_MAX)
         seeds.append(jax.device_get(steps))
     shape = -1, origin.num_envs
@@ -187,29 +177,27 @@ def _read_origin(source: Source) -> _Origin:
             f"`{source.file}` has no replay: it is not a checkpoint",
             f"start from a run, or from a checkpoint of it; {_REMEDY}",
         )
-    data = documents.load_document(source.recipe, source=str(source.file)).data
-    replay = data.get("replay")
+    replay, (unroll, num_envs, devices) = source.data.get("replay"), source.sizes
     if not isinstance(replay, Mapping) or not any(
-        path.startswith(_STORED[1]) for path in source.progress
+        path.startswith(REPLAY) for path in source.progress
     ):
         raise RlcliError(
             f"`{source.file}` has no replay: it learned without, or from a data set",
             f"`replay.prefill` begins with a data set; {_REMEDY}",
         )
     try:
-        sizes = read_sizes(data)
-        filled = int(get_nested_value(data, "init", "replay", default=False) or 0)
-        steps = int(source.progress["iteration"]) * sizes[0] + filled
-        if min(*sizes, filled + 1) < 1 or steps > INT32_MAX:
+        filled = int((source.data.get("init") or {}).get("replay") or 0)
+        steps = int(source.progress["iteration"]) * unroll + filled
+        if min(*source.sizes, filled + 1) < 1 or steps > INT32_MAX:
             raise ValueError
     except DAMAGES as error:
         message = f"`{source.file}` is damaged: it does not say how it stored steps"
         raise RlcliError(message, "start from another checkpoint") from error
-    if sizes[2] > 1:
+    if devices > 1:
         raise RlcliError(
-            f"`{source.file}` holds the replays of {sizes[2]} devices", _REMEDY
+            f"`{source.file}` holds the replays of {devices} devices", _REMEDY
         )
-    return _Origin(replay, sizes[0], sizes[1], filled)
+    return _Origin(replay, unroll, num_envs, filled)
 
 
 def _with_replay(recipe: Recipe, origin: _Origin, file: Path) -> Recipe:
@@ -246,14 +234,10 @@ def _with_replay(recipe: Recipe, origin: _Origin, file: Path) -> Recipe:
 
 def _refuse_differences(source: Source, here: Leaves, there: Leaves) -> None:
     """Refuses steps of other spaces, or with other extras, than those of this run."""
-
-    def describe(leaf: Any) -> str:
-        return "nothing" if leaf is None else f"{leaf.dtype.name}{[*leaf.shape[1:]]}"
-
     differing = [
-        f"{path}: {ours} here, {theirs} there"
+        f"{path}: {difference}"
         for path in [*here, *(path for path in there if path not in here)]
-        if (ours := describe(here.get(path))) != (theirs := describe(there.get(path)))
+        if (difference := describe_difference(here.get(path), there.get(path)))
     ]
     if differing:
         raise RlcliError(
@@ -267,11 +251,8 @@ def _take_seed(tree: Any, index: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def _shapes(setup: Setup) -> Any:
-    return make_loop(setup).shapes()
-
-
-def _empty_unroll(setup: Setup) -> Transition:
-    """An unroll of one seed, of zeros."""
-    shapes = _shapes(setup).unroll
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), shapes)
+def _empty_unroll(shapes: Progress) -> Transition:
+    """An unroll of one seed, of zeros, from the shapes of the progress."""
+    return jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), shapes.unroll
+    )

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
@@ -19,7 +18,6 @@ from rlcli.replays.datasets.dataset_files import file_digest
 from rlcli.replays.datasets.names import HASH
 from rlcli.runs import snapshots
 from rlcli.runs.files import DAMAGES
-from rlcli.runs.listing import get_nested_value
 from rlcli.runs.locate import complete_path, find_shipped_policy, locate_run
 from rlcli.runs.snapshot_content import read_content
 
@@ -31,6 +29,8 @@ _LEARNED = re.compile(
     re.DOTALL,
 )
 Leaves = Mapping[str, Any]  # arrays or shapes, by tree path
+_STEPS = "replay/"  # where the file of a run that began with steps has them
+REPLAY = "agent/replay/"  # the replay of a checkpoint
 _DAMAGED = "copy the file again, or start from another checkpoint"
 
 
@@ -40,10 +40,13 @@ class Source(NamedTuple):
     file: Path
     sha256: str
     recipe: str  # resolved, as YAML
+    data: Mapping[str, Any]  # of the recipe
     seeds: tuple[int, ...]
     steps: tuple[int, ...]  # environment steps of each seed
     learned: Leaves  # `[S, ...]`
-    progress: Leaves = MappingProxyType({})  # all arrays of a checkpoint
+    recorded: Leaves  # the steps with which another run began, `[S, N, ...]`
+    progress: Leaves  # all arrays of a checkpoint
+    sizes: tuple[int, ...]  # the unroll, the environments and devices of a checkpoint
 
 
 def locate_source(text: str) -> tuple[Path, str]:
@@ -68,28 +71,50 @@ def read_source(text: str) -> Source:
     """Reads the file that `init.from` names."""
     file, digest = locate_source(text)
     content = read_content(file)
-    recipe = documents.load_document(content["recipe"], source=str(file)).data
+    data = documents.load_document(content["recipe"], source=str(file)).data
     seeds, steps = tuple(content["seeds"]), tuple(content.get("steps", ()))
-    progress = content.get("progress", {})
+    recorded, progress, sizes = {}, content.get("progress", {}), ()
     if "learned" in content:
         learned = content["learned"]
+        recorded = below(_STEPS, learned)
     elif "acting" in content:
         acting = content["acting"].items()
         leaves = {path: snapshots.as_float32(leaf) for path, leaf in acting}
-        learned = learned_in_policy(leaves, recipe)
+        learned = learned_in_policy(leaves, _normalizes(data))
     else:
-        steps = (_steps_so_far(progress, recipe, file),) * len(seeds)
+        try:
+            sizes = _read_sizes(data)
+            steps = (math.prod(sizes, start=int(progress["iteration"])),) * len(seeds)
+        except DAMAGES as error:
+            message = f"`{file}` is damaged: it does not say how long it was trained"
+            raise RlcliError(message, _DAMAGED) from error
         learned = learned_leaves(below("agent/", progress))
-    for path, leaf in learned.items():
+    for path, leaf in {**learned, **below(REPLAY, progress)}.items():
         if leaf.shape[:1] != (len(seeds),):
             message = f"`{file}` is damaged: `{path}` has no entry for each seed"
             raise RlcliError(message, _DAMAGED)
-    return Source(file, digest, content["recipe"], seeds, steps, learned, progress)
+    facts = file, digest, content["recipe"], data, seeds, steps
+    return Source(*facts, learned, recorded, progress, sizes)
+
+
+def _read_sizes(recipe: Mapping[str, Any]) -> tuple[int, ...]:
+    """See `Source.sizes`; one of `files.DAMAGES` if the recipe does not say them."""
+    train, num_envs = recipe["train"], recipe["environment"]["num_envs"]
+    return int(train["unroll"]), int(num_envs), int(train["data_parallel"])
+
+
+def _normalizes(recipe: Mapping[str, Any]) -> bool:
+    """Whether the recipe of a policy normalizes observations or rewards."""
+    options = recipe.get("normalize")
+    return isinstance(options, Mapping) and any(
+        options.get(key) for key in ("observation", "reward")
+    )
 
 
 def write_source(path: Path, source: Source, learned: Iterable[str]) -> None:
     """Writes some of what a source has learned as a file, which is a source itself."""
     leaves = {name: source.learned[name] for name in learned}
+    leaves |= {f"{_STEPS}{name}": leaf for name, leaf in source.recorded.items()}
     snapshots.write_learned(path, source.recipe, source.seeds, source.steps, leaves)
 
 
@@ -126,13 +151,13 @@ def _find_file(name: str) -> Path:
     return file
 
 
-def learned_in_policy(acting: Leaves, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """What a policy has learned, from its acting state by tree path."""
+def learned_in_policy(acting: Leaves, is_normalized: bool) -> dict[str, Any]:
+    """What a policy has learned, from its acting state by tree path.
+
+    `is_normalized`: whether observations or rewards are.
+    """
     learned: dict[str, Any] = {}
-    if any(
-        get_nested_value(recipe, "normalize", key, default=False)
-        for key in ("observation", "reward")
-    ):
+    if is_normalized:
         moments = below("observation/", acting).items()
         learned = {f"statistics/observation/{path}": leaf for path, leaf in moments}
         acting = below("policy/", acting)
@@ -147,20 +172,3 @@ def below(prefix: str, leaves: Leaves) -> dict[str, Any]:
         for path, leaf in leaves.items()
         if path.startswith(prefix)
     }
-
-
-def read_sizes(recipe: Mapping[str, Any]) -> list[int]:
-    """The unroll, the environments and the devices of a source's recipe.
-
-    One of `files.DAMAGES` if the recipe does not say them.
-    """
-    places = ("train.unroll", "environment.num_envs", "train.data_parallel")
-    return [int(get_nested_value(recipe, *place.split("."))) for place in places]
-
-
-def _steps_so_far(progress: Leaves, recipe: Mapping[str, Any], file: Path) -> int:
-    try:
-        return math.prod(read_sizes(recipe), start=int(progress["iteration"]))
-    except DAMAGES as error:
-        message = f"`{file}` is damaged: it does not say how long it was trained"
-        raise RlcliError(message, _DAMAGED) from error

@@ -32,3 +32,14 @@ def escape_step(name: Any) -> str:
 def describe_leaf(leaf: Any, axes: int = 0) -> str:
     """The dtype and the shape of a leaf, without leading `axes`: `float32[4, 64]`."""
     return f"{leaf.dtype}{[*leaf.shape[axes:]]}"
+
+
+def describe_difference(ours: Any, theirs: Any) -> str:
+    """How the leaves of one seed differ, `[S, ...]`, of which one may be None; or "".
+
+    For example `float32[4, 64] here, nothing there`.
+    """
+    here, there = (
+        "nothing" if leaf is None else describe_leaf(leaf, 1) for leaf in (ours, theirs)
+    )
+    return "" if here == there else f"{here} here, {there} there"

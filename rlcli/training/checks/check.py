@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.recipe import Recipe, check_document, load_recipe, resolve
+from rlcli.recipe import Recipe, check_document, load_recipe
 from rlcli.registry.paths import resolves
 from rlcli.runs import thread_layout
 from rlcli.types import Network
@@ -60,8 +60,10 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
     setup, program = experiment.setup, experiment.program
     shapes = program.check()
     acting = jax.eval_shape(setup.agent.acting, shapes.agent)
+    normalize = parsed_recipe.normalize
+    is_normalized = normalize.observation or normalize.reward
     acting_groups = _parameters_by_group(
-        learned_in_policy(leaves_by_path(acting), resolve(parsed_recipe))
+        learned_in_policy(leaves_by_path(acting), is_normalized)
     )
     groups = _parameters_by_group(learned_leaves(leaves_by_path(shapes.agent)))
     iterations = train.steps // setup.steps_per_iteration

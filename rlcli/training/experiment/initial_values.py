@@ -5,8 +5,6 @@ normalized observations; the replay may begin with the steps of that of the sour
 does not fit is refused before the run is created: all of it, in one error.
 """
 
-import contextlib
-import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,11 +22,10 @@ from rlcli.networks.freezing import TORSO, torso_paths
 from rlcli.networks.functions import statistics_group
 from rlcli.recipe import Recipe
 from rlcli.recipe.grammar import Init
-from rlcli.replays.datasets.names import HASH
-from rlcli.runs.initial_replay import fill_replays, read_steps, steps_by_path
-from rlcli.runs.sources import Leaves, Source, learned_path, read_source, write_source
+from rlcli.runs.initial_replay import fill_replays
+from rlcli.runs.sources import Leaves, Source, learned_path, write_source
 from rlcli.types import Array, ArrayTree, Transition
-from rlcli.xla.tree_paths import describe_leaf, leaves_by_path
+from rlcli.xla.tree_paths import describe_difference, leaves_by_path
 
 _OBSERVATION, _RETURNS = "statistics/observation/", "statistics/returns/"
 
@@ -71,77 +68,42 @@ class Initial(NamedTuple):
     steps: Transition | None  # with which replays begin, see `read_steps`
 
 
-def read_initial(
-    recipe: Recipe, file: Path | None = None
-) -> tuple[Recipe, Initial | None]:
-    """Reads the file that `init` names, and records it in the recipe.
-
-    The recipe gets the SHA-256 of the file, and the number of steps that its replay
-    really takes. With `file`, what a run has started from is read instead, so the
-    recipe already has both.
-    """
-    init = recipe.init
-    if init is None:
-        return recipe, None
-    with _locate_errors(recipe):
-        source = read_source(init.from_ if file is None else str(file))
-        steps = read_steps(recipe, source) if init.replay else None
-    if file is None:
-        name = f"{source.file.absolute()}{HASH}{source.sha256}"
-        replay = False if steps is None else len(steps.reward[0])
-        init = dataclasses.replace(init, from_=name, replay=replay)
-    return dataclasses.replace(recipe, init=init), Initial(source, steps)
-
-
 def start_from(
     initial: Initial, recipe: Recipe, setup: Setup
 ) -> tuple[Setup, InitialValues]:
     """The setup whose agents start with what the source of `init` has learned."""
     init, (source, steps) = recipe.init, initial
     assert init is not None  # what has an `Initial`
-    with _locate_errors(recipe):
-        state = leaves_by_path(make_loop(setup).shapes().agent)
-        here = {learned_path(path): leaf for path, leaf in state.items()}
-        if init.teacher:
-            here = _select_teacher(init, here)
-        wanted = [
-            *_want_parameters(
-                init, here, source.learned, torso_paths(setup.networks.values())
-            ),
-            *_want_statistics(init, here, source.learned),
-            *_want_optimizer(init, here, source.learned),
-        ]
-        _check_fit(source, here, wanted)
-        paths = {leaf.path: leaf.source for leaf in wanted}
-        rows = _source_rows(init, source, setup.seeds)
-        given = {key: np.asarray(source.learned[paths[key]])[rows] for key in paths}
-        _check_values(source, given)
+    shapes = make_loop(setup).shapes()
+    torso = torso_paths(setup.networks.values())
+    state = leaves_by_path(shapes.agent)
+    names = {path: learned_path(path) for path in state}
+    here = {names[path]: leaf for path, leaf in state.items()}
+    if init.teacher:
+        here = _select_teacher(init, here)
+    wanted = [
+        *_want_parameters(init, here, source.learned, torso),
+        *_want_statistics(init, here, source.learned),
+        *_want_optimizer(init, here, source.learned),
+    ]
+    _check_fit(source, here, wanted)
+    paths = {leaf.path: leaf.source for leaf in wanted}
+    rows = _source_rows(init, source, setup.seeds)
+    given = {key: np.asarray(source.learned[paths[key]])[rows] for key in paths}
+    _check_values(source, given)
     values: dict[str, np.ndarray] = {}
-    stored: dict[str, np.ndarray] = {}
-    if steps is not None:
-        values, stored = fill_replays(setup, steps, rows), steps_by_path(steps)
-        source = source._replace(learned={**source.learned, **stored})
-    for path in state:
-        name = learned_path(path)
+    for path, name in names.items():
         if init.teacher and name.startswith(("params/", "target/")):
             continue
         # These begin as copies of parameters, as at the start of any run.
         name = re.sub("^(target|initial)/", "params/", name)
         if name in given:
             values[path] = given[name]
-    start = _replace_leaves(values, setup.seeds)
-    return setup._replace(start=start), InitialValues(
-        source, [*paths.values(), *stored]
-    )
-
-
-@contextlib.contextmanager
-def _locate_errors(recipe: Recipe) -> Iterator[None]:
-    """Adds the file and line of `init` to errors."""
-    try:
-        yield
-    except RlcliError as error:
-        raise recipe.locate_error(("init",), error) from error
+    if steps is not None:
+        values |= fill_replays(setup.agent, shapes, steps, rows)
+    recorded = {} if steps is None else leaves_by_path(steps)
+    setup = setup._replace(start=_replace_leaves(values, setup.seeds))
+    return setup, InitialValues(source._replace(recorded=recorded), [*paths.values()])
 
 
 def _select_teacher(init: Init, here: Leaves) -> Leaves:
@@ -308,20 +270,14 @@ def _want_optimizer(init: Init, here: Leaves, there: Leaves) -> list[_Wanted]:
     return [_Wanted(path, path, "init.optimizer=false") for path in paths]
 
 
-def _describe(leaf: Any) -> str:
-    """The dtype and the shape of one seed's leaf: `float32[4, 64]`."""
-    return "nothing" if leaf is None else describe_leaf(leaf, 1)
-
-
 def _check_fit(source: Source, here: Leaves, wanted: Sequence[_Wanted]) -> None:
     """Refuses leaves that differ; lists them, and the options that leave them out."""
     misfits: dict[_Wanted, str] = {}
     for leaf in wanted:
-        own = _describe(here[leaf.path] if leaf.path in here and leaf.path else None)
-        other = _describe(source.learned.get(leaf.source))
-        if own != other:
+        own = here.get(leaf.path) if leaf.path else None
+        if difference := describe_difference(own, source.learned.get(leaf.source)):
             name = (leaf.path or leaf.source).partition("/")[2]
-            misfits[leaf] = f"{name}: {own} here, {other} there"
+            misfits[leaf] = f"{name}: {difference}"
     if not misfits:
         return
     remedies = [*dict.fromkeys(leaf.remedy for leaf in misfits)]

@@ -5,19 +5,23 @@ recipes that differ only in these are trained as if they were seeds of one run. 
 a run folder of its own, and is resumed with the others.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rlcli import registry
-from rlcli.assembly import build, build_together
+from rlcli.assembly import build_together
 from rlcli.assembly.memory_usage import least_memory
 from rlcli.assembly.numbers import without_numbers
 from rlcli.assembly.out_of_memory import check_available_memory
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
+from rlcli.replays.datasets.names import HASH
+from rlcli.runs.initial_replay import read_steps
+from rlcli.runs.sources import read_source
 from rlcli.training.experiment.experiment import Experiment
-from rlcli.training.experiment.initial_values import read_initial, start_from
+from rlcli.training.experiment.initial_values import Initial, start_from
 from rlcli.training.experiment.program import Program
 
 
@@ -36,26 +40,52 @@ def build_experiments(
     """
     if len(recipes) > 1:
         _check_together(recipes)
-    first, initial = recipes[0], None
+    first = recipes[0]
     items = least_memory(first, len(recipes) * len(seeds))
     check_available_memory("this run", items)
-    if is_new:  # all have the same `init`
+    initial = None
+    if is_new and first.init is not None:  # all have the same
         first, initial = read_initial(first, source)
         recipes = [dataclasses.replace(each, init=first.init) for each in recipes]
-    if len(recipes) > 1:
-        common, setups = build_together(recipes, seeds)
-    else:
-        common = build(first, seeds)
-        setups = [common]
+    common, setups = build_together(recipes, seeds)
     values = None
     if initial is not None:
-        common, values = start_from(initial, first, common)
+        with _locate_errors(first):
+            common, values = start_from(initial, first, common)
     program = Program(first, common)
     program.initial = values
     return [
         Experiment(recipe, setup, program, index * len(seeds))
         for index, (recipe, setup) in enumerate(zip(recipes, setups, strict=True))
     ]
+
+
+def read_initial(recipe: Recipe, file: Path | None = None) -> tuple[Recipe, Initial]:
+    """Reads the file that `init` names, and records it in the recipe.
+
+    The recipe gets the SHA-256 of the file, and the number of steps that its replay
+    really takes. With `file`, what a run has started from is read instead, so the
+    recipe already has both.
+    """
+    init = recipe.init
+    assert init is not None
+    with _locate_errors(recipe):
+        source = read_source(init.from_ if file is None else str(file))
+        steps = read_steps(recipe, source) if init.replay else None
+    if file is None:
+        name = f"{source.file.absolute()}{HASH}{source.sha256}"
+        replay = False if steps is None else len(steps.reward[0])
+        init = dataclasses.replace(init, from_=name, replay=replay)
+    return dataclasses.replace(recipe, init=init), Initial(source, steps)
+
+
+@contextlib.contextmanager
+def _locate_errors(recipe: Recipe) -> Iterator[None]:
+    """Adds the file and line of `init` to errors."""
+    try:
+        yield
+    except RlcliError as error:
+        raise recipe.locate_error(("init",), error) from error
 
 
 def _check_together(recipes: Sequence[Recipe]) -> None:

@@ -14,7 +14,7 @@ from rlcli.errors import USAGE, RlcliError
 from rlcli.recipe import find_recipe, grammar, load_recipe, shipped_recipes
 from rlcli.recipe.documents import load_document
 from rlcli.registry.common_names import HINTS, find_hint, normalize_name, suggest_name
-from rlcli.training.experiment.initial_values import read_initial
+from rlcli.training.experiment.together import read_initial
 
 LEAST = {"environment": "CartPole-v1", "updater": "dqn"}
 ENTRIES = [

@@ -17,8 +17,7 @@ from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
-from rlcli.training.experiment.initial_values import read_initial
-from rlcli.training.experiment.together import build_experiments
+from rlcli.training.experiment.together import build_experiments, read_initial
 
 
 @contextlib.contextmanager
