@@ -11,13 +11,18 @@ from rlcli import spaces
 from rlcli.environments.episode_info import logged_names
 from rlcli.errors import RlcliError, quote
 from rlcli.loop import phases
-from rlcli.loop.episode_statistics import begin_statistics, update_statistics
+from rlcli.loop.episode_statistics import (
+    begin_statistics,
+    count_successes,
+    update_statistics,
+)
 from rlcli.loop.faults import begin_faults, update_faults
 from rlcli.loop.progress import INIT, POLICY, STEP, Pending, Progress, Setup, stream_key
 from rlcli.types import (
     Agent,
     Array,
     ArrayTree,
+    Clock,
     Environment,
     Inputs,
     Key,
@@ -27,6 +32,13 @@ from rlcli.types import (
 from rlcli.xla.control_flow import run_if, tree_select
 from rlcli.xla.data_axis import draw_share, sum_over_devices
 from rlcli.xla.debugging import locate
+
+
+def first_inputs(setup: Setup, numbers: Float32[Array, "N"]) -> Inputs:
+    """The inputs at the start of a run, before any success."""
+    successes = {key: np.int32(0) for key in setup.conditions}
+    clock = Clock.zero()._replace(successes=successes)
+    return Inputs(clock, setup.numbers_by_place(numbers))
 
 
 def initial_progress(
@@ -41,7 +53,7 @@ def initial_progress(
 
     `info_keys` are the names of the environment's `info` that are summed over episodes.
     """
-    environment, agent = setup.at(setup.first_inputs(numbers))
+    environment, agent = setup.at(first_inputs(setup, numbers))
     batch = environment.num_envs
     first = jnp.ones(batch, bool)
     # The action of step t + 1 uses the key of step t, so the first action uses key −1.
@@ -140,7 +152,7 @@ def advance(
         )
     progress = progress._replace(statistics=statistics)
     step = setup.current_step(progress) + 1
-    inputs = setup.inputs_at(progress, step, compute_metrics)
+    inputs = inputs_at(setup, progress, step, compute_metrics)
     environment, agent = setup.at(inputs)
     action = progress.pending.action
     with jax.named_scope(phases.STATISTICS):
@@ -203,6 +215,33 @@ def _store_row(
     is_full = progress.position + 1 == setup.unroll
     position = jnp.where(is_full, 0, progress.position + 1)
     return progress._replace(unroll=unroll), position, is_full
+
+
+def inputs_at(
+    setup: Setup,
+    progress: Progress,
+    steps: Int32[Array, ""],
+    compute_metrics: Bool[Array, ""],
+) -> Inputs:
+    """The inputs after `steps` steps of each environment, those of `progress`.
+
+    The environment steps by their clock, and a policy selects the next action by it.
+    An update sees an earlier one.
+    """
+    num_envs = progress.pending.first.shape[0] * setup.data_parallel
+    # The condition always holds, but XLA cannot prove it. Without it, XLA would hoist
+    # expressions that depend only on the numbers, such as the negated learning rate,
+    # out of the compiled loop, which would then round differently from the host loop.
+    numbers = jnp.where(progress.iteration >= 0, progress.numbers, 0)
+    clock = Clock(
+        iteration=progress.iteration,
+        steps=steps.astype(jnp.float32) * num_envs,
+        episodes=progress.statistics.episodes.astype(jnp.float32),
+        updates=jnp.int32(0),  # set by the agent
+        compute_metrics=compute_metrics,
+        successes=count_successes(progress.statistics),
+    )
+    return Inputs(clock, setup.numbers_by_place(numbers))
 
 
 def _began_at(setup: Setup, inputs: Inputs, unroll: Transition) -> Inputs:

@@ -11,8 +11,10 @@ from rlcli.loop import phases
 from rlcli.loop.advance import (
     advance,
     advance_with_metrics,
+    first_inputs,
     info_names,
     initial_progress,
+    inputs_at,
 )
 from rlcli.loop.devices import divide
 from rlcli.loop.log import Log, empty_buffer, finished_episodes, write_if
@@ -33,7 +35,7 @@ def compiled_loop(setup: Setup) -> Loop:
     seeds_per_device = len(setup.padded_seeds) // setup.devices
 
     def begin_one(seed: Array, numbers: Array) -> Progress:
-        environment, _ = setup.at(setup.first_inputs(numbers))
+        environment, _ = setup.at(first_inputs(setup, numbers))
         state, obs = environment.reset(stream_key(seed, RESET))
         names = info_names(environment, state)
         return initial_progress(setup, seed, numbers, state, obs, names)
@@ -154,7 +156,7 @@ def _chunk_function(setup: Setup) -> Callable:
     ) -> tuple[Progress, Mapping[str, Array]]:
         step_noise, *rest = noise
         now = setup.current_step(progress)
-        inputs = setup.inputs_at(progress, now, compute_metrics)
+        inputs = inputs_at(setup, progress, now, compute_metrics)
         environment, _ = setup.at(inputs)
         cut = setup.is_cut(progress)
         with jax.named_scope(phases.ENVIRONMENT), locate("the environment"):

@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float32, Int32, UInt32
 
 from rlcli.loop.episode_statistics import (
     EpisodeStatistics,
-    count_successes,
 )
 from rlcli.loop.faults import Faults
 from rlcli.loop.log import Log
@@ -25,7 +24,6 @@ from rlcli.types import (
     Agent,
     Array,
     ArrayTree,
-    Clock,
     Environment,
     Inputs,
     Key,
@@ -131,40 +129,6 @@ class Setup(NamedTuple):
     ) -> dict[str, Float32[Array, ""]]:
         """The numbers of `Inputs`, from the array of their values."""
         return dict(zip(self.numbers, numbers, strict=True))
-
-    def first_inputs(self, numbers: Float32[Array, "N"]) -> Inputs:
-        """The inputs at the start of a run, before any success."""
-        clock = Clock.zero()._replace(
-            successes={key: np.int32(0) for key in self.conditions}
-        )
-        return Inputs(clock, self.numbers_by_place(numbers))
-
-    def inputs_at(
-        self,
-        progress: Progress,
-        steps: Int32[Array, ""],
-        compute_metrics: Bool[Array, ""],
-    ) -> Inputs:
-        """The inputs after `steps` steps of each environment, those of `progress`.
-
-        The environment steps by their clock, and a policy selects the next action by
-        it. An update sees an earlier one.
-        """
-        num_envs = progress.pending.first.shape[0] * self.data_parallel
-        # The condition always holds, but XLA cannot prove it. Without it, XLA would
-        # hoist expressions that depend only on the numbers, such as the negated
-        # learning rate, out of the compiled loop, which would then round differently
-        # from the host loop.
-        numbers = jnp.where(progress.iteration >= 0, progress.numbers, 0)
-        clock = Clock(
-            iteration=progress.iteration,
-            steps=steps.astype(jnp.float32) * num_envs,
-            episodes=progress.statistics.episodes.astype(jnp.float32),
-            updates=jnp.int32(0),  # set by the agent
-            compute_metrics=compute_metrics,
-            successes=count_successes(progress.statistics),
-        )
-        return Inputs(clock, self.numbers_by_place(numbers))
 
     def current_step(self, progress: Progress) -> Int32[Array, ""]:
         """Steps of each environment so far."""

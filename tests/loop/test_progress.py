@@ -9,7 +9,7 @@ import pytest
 
 from rlcli import recipe
 from rlcli.assembly import build
-from rlcli.loop.advance import info_names, initial_progress
+from rlcli.loop.advance import info_names, initial_progress, inputs_at
 from rlcli.loop.progress import (
     AXES,
     EVALUATION,
@@ -130,7 +130,7 @@ def test_a_clock_counts_the_steps_of_all_environments_of_a_seed(setup, progress)
     later = progress._replace(iteration=np.int32(10), position=np.int32(2))
     step = setup.current_step(later)
     assert int(step) == 10 * 4 + 2
-    clock, _ = setup.inputs_at(later, step, np.bool_(True))
+    clock, _ = inputs_at(setup, later, step, np.bool_(True))
     assert (int(clock.iteration), float(clock.steps)) == (10, 42 * 3)
     assert setup.steps_per_iteration == 4 * 3
 
