@@ -69,7 +69,7 @@ def create_run(
         raise RlcliError(
             f"`{error.filename}` cannot be created: {error.strerror}", _OTHER_PLACE
         ) from error
-    with _claim(created), _discard_incomplete(created):
+    with _claim(created), discard_on_error([created]):
         created.remove_temporaries()  # of a process that was killed here
         replace_file(created.recipe, written.encode())
         replace_file(created.resolved_recipe, resolved.encode())
@@ -80,13 +80,14 @@ def create_run(
 
 
 @contextlib.contextmanager
-def _discard_incomplete(run: Run) -> Iterator[None]:
-    """Removes the files of a run that cannot be created, for example on a full disk."""
+def discard_on_error(runs: Sequence[Run]) -> Iterator[None]:
+    """Removes the files of runs that cannot begin, for example on a full disk."""
     try:
         yield
     except RlcliError:
-        with contextlib.suppress(OSError, RlcliError):
-            run.discard()
+        for run in runs:
+            with contextlib.suppress(OSError, RlcliError):
+                run.discard()
         raise
 
 

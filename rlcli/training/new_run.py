@@ -306,7 +306,7 @@ def _create_runs(
 ) -> list[Run]:
     """Creates the folders of runs: all, or none after an error."""
     runs: list[Run] = []
-    try:
+    with creation.discard_on_error(runs):
         for new, recipe, differences in zip(new_runs, recipes, changes, strict=True):
             text = recipe.resolved_text
             written = recipe.document.text or text
@@ -317,10 +317,6 @@ def _create_runs(
                 recipe.name, written=written, resolved=text, **fields
             )
             runs.append(run)
-    except RlcliError:
-        for run in runs:
-            run.discard()
-        raise
     return runs
 
 
@@ -335,7 +331,7 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool, *, sign: bool) -> list
     program = members[0].experiment.program
     facts = provenance.collect_provenance()
     messages: list[str] = []
-    try:
+    with creation.discard_on_error([member.run for member in members]):
         for run, experiment in members:
             run.sign_lock()
             run.write_info(
@@ -358,10 +354,6 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool, *, sign: bool) -> list
                 messages = [f"the run will need `--trust`: {error.message}"]
         with out_of_memory.explain_out_of_memory("this run", program.memory):
             program.begin()
-    except RlcliError:
-        for run, _ in members:
-            run.discard()
-        raise
     return messages
 
 
