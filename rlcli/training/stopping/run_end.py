@@ -21,14 +21,15 @@ def catch_signals(runs: Sequence[Run], *, is_resume: bool = False) -> Signals:
     A resume that is ended before `run_chunks` does not change the runs.
     """
     if not is_resume:
-        return Signals(functools.partial(abandon, runs), stop=stop_of(runs))
-    folder = runs[0].folder
-    text = (
-        f"`{folder}` did not continue: it was stopped before its first step\n"
-        "the run is unchanged: resume it again"
-    )
-    stop = Stop(folder, lambda: None, lambda: text)
-    return Signals(functools.partial(_leave, runs), stop=stop)
+        end, stop = abandon, stop_of(runs)
+    else:
+        folder = runs[0].folder
+        text = (
+            f"`{folder}` did not continue: it was stopped before its first step\n"
+            "the run is unchanged: resume it again"
+        )
+        end, stop = _leave, Stop(folder, lambda: None, lambda: text)
+    return Signals(functools.partial(end, runs), stop=stop)
 
 
 def stop_of(runs: Sequence[Run]) -> Stop:
