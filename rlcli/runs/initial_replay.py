@@ -29,8 +29,6 @@ from rlcli.types import Agent, Transition
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import describe_difference, leaves_by_path
 
-# The step that a checkpoint has not completed, which tells the spaces, and the replay.
-_STORED = ("pending/", REPLAY)
 _READ = 10**6  # iterations of the run that reads a replay: more than any window
 _REMEDY = "`init.replay=false` starts with an empty replay"
 
@@ -125,16 +123,14 @@ def _read_recorded(recipe: Recipe, source: Source) -> Transition | None:
         message = f"`{source.file}` is damaged: its steps are not equally many"
         raise RlcliError(message, f"copy the file again; {_REMEDY}")
     unroll = make_loop(build(recipe, source.seeds)).shapes().unroll
-    here, there = (  # `[S, T, B, ...]`
-        {
-            path: jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[3:]), leaf.dtype)
-            for path, leaf in each.items()
-        }
-        for each in (leaves_by_path(unroll), leaves)
-    )
-    _refuse_differences(source, here, there)
+
+    def single(leaf: Any) -> jax.ShapeDtypeStruct:  # a step, from `[S, T, B, ...]`
+        return jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[3:]), leaf.dtype)
+
+    steps = {path: single(leaf) for path, leaf in leaves.items()}
+    paths = _matching_paths(source, jax.tree.map(single, unroll), steps)
     structure = jax.tree.structure(unroll)
-    return jax.tree.unflatten(structure, [leaves[path] for path in here])
+    return jax.tree.unflatten(structure, [leaves[path] for path in paths])
 
 
 def _read_streams(recipe: Recipe, source: Source) -> Transition:
@@ -147,13 +143,14 @@ def _read_streams(recipe: Recipe, source: Source) -> Transition:
         message = f"the replay of `{source.file}` does not fit this run"
         raise RlcliError(f"{message}: {error.message}", _REMEDY) from error
     shapes = make_loop(setup).shapes()
-    here, there = (
-        {path: leaf for path, leaf in leaves.items() if path.startswith(_STORED)}
-        for leaves in (leaves_by_path(shapes), source.progress)
-    )
-    _refuse_differences(source, here, there)
-    arrays = [there[path] for path in here if path.startswith(REPLAY)]
-    states = jax.tree.unflatten(jax.tree.structure(shapes.agent.replay), arrays)
+    # The step that a checkpoint has not completed tells the spaces.
+    fields = Progress._make([()] * len(Progress._fields))
+    agent = ReplayAgentState((), shapes.agent.replay)
+    wanted = fields._replace(pending=shapes.pending, agent=agent)
+    leaves = source.progress.items()
+    stored = {p: leaf for p, leaf in leaves if p.startswith(("pending/", REPLAY))}
+    arrays = [stored[path] for path in _matching_paths(source, wanted, stored)]
+    states = jax.tree.unflatten(jax.tree.structure(wanted), arrays).agent.replay
     inside, unroll = setup.agent.inside, _empty_unroll(shapes)
     assert inside is not None and inside.contents is not None  # all of rlcli's have it
     iteration, seeds = int(source.progress["iteration"]), []
@@ -232,8 +229,12 @@ def _with_replay(recipe: Recipe, origin: _Origin, file: Path) -> Recipe:
     )
 
 
-def _refuse_differences(source: Source, here: Leaves, there: Leaves) -> None:
-    """Refuses steps of other spaces, or with other extras, than those of this run."""
+def _matching_paths(source: Source, shapes: Any, there: Leaves) -> list[str]:
+    """The paths of a tree of shapes, in its order, which the source has as well.
+
+    Refuses steps of other spaces, or with other extras, than those of this run.
+    """
+    here = leaves_by_path(shapes)
     differing = [
         f"{path}: {difference}"
         for path in [*here, *(path for path in there if path not in here)]
@@ -245,6 +246,7 @@ def _refuse_differences(source: Source, here: Leaves, there: Leaves) -> None:
             f"{len(differing)} arrays differ",
             f"{_REMEDY}; all of it: {'; '.join(differing)}",
         )
+    return [*here]
 
 
 def _take_seed(tree: Any, index: int) -> Any:

@@ -5,8 +5,9 @@ normalized observations; the replay may begin with the steps of that of the sour
 does not fit is refused before the run is created: all of it, in one error.
 """
 
+import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +75,7 @@ def start_from(
     """The setup whose agents start with what the source of `init` has learned."""
     init, (source, steps) = recipe.init, initial
     assert init is not None  # what has an `Initial`
+    rows = _source_rows(init, source, setup.seeds)
     shapes = make_loop(setup).shapes()
     torso = torso_paths(setup.networks.values())
     state = leaves_by_path(shapes.agent)
@@ -88,7 +90,6 @@ def start_from(
     ]
     _check_fit(source, here, wanted)
     paths = {leaf.path: leaf.source for leaf in wanted}
-    rows = _source_rows(init, source, setup.seeds)
     given = {key: np.asarray(source.learned[paths[key]])[rows] for key in paths}
     _check_values(source, given)
     values: dict[str, np.ndarray] = {}
@@ -102,8 +103,10 @@ def start_from(
     if steps is not None:
         values |= fill_replays(setup.agent, shapes, steps, rows)
     recorded = {} if steps is None else leaves_by_path(steps)
-    setup = setup._replace(start=_replace_leaves(values, setup.seeds))
-    return setup, InitialValues(source._replace(recorded=recorded), [*paths.values()])
+    taken = InitialValues(source._replace(recorded=recorded), [*paths.values()])
+    seeds = np.array(setup.seeds, np.uint32)
+    start = functools.partial(_replace_leaves, values, seeds)
+    return setup._replace(start=start), taken
 
 
 def _select_teacher(init: Init, here: Leaves) -> Leaves:
@@ -130,19 +133,16 @@ def _is_parameter(path: str) -> bool:
     return path.startswith(("params/", "target/", "initial/", "optimizer/"))
 
 
-def _replace_leaves(values: Leaves, seeds: Sequence[int]) -> Callable:
-    """Returns a `Setup.start`, from values `[S, ...]` by tree path."""
-    known = np.array(seeds, np.uint32)
-
-    def start(state: ArrayTree, seed: UInt32[Array, ""]) -> ArrayTree:
-        row = jnp.argmax(known == seed)
-        leaves = [
-            jnp.asarray(values[path])[row] if path in values else leaf
-            for path, leaf in leaves_by_path(state).items()
-        ]
-        return jax.tree.unflatten(jax.tree.structure(state), leaves)
-
-    return start
+def _replace_leaves(
+    values: Leaves, seeds: np.ndarray, state: ArrayTree, seed: UInt32[Array, ""]
+) -> ArrayTree:
+    """The state of a seed's agent with the values `[S, ...]` of `seeds`, by path."""
+    row = jnp.argmax(seeds == seed)
+    leaves = [
+        jnp.asarray(values[path])[row] if path in values else leaf
+        for path, leaf in leaves_by_path(state).items()
+    ]
+    return jax.tree.unflatten(jax.tree.structure(state), leaves)
 
 
 def _source_rows(init: Init, source: Source, seeds: Sequence[int]) -> list[int]:
