@@ -43,7 +43,7 @@ def main() -> None:
 
 def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     """Returns the estimated memory of a run and its peak, in bytes."""
-    from rlcli.assembly import memory_usage
+    from rlcli.assembly import out_of_memory
     from rlcli.runs import thread_layout
     from rlcli.runs.creation import create_run
 
@@ -64,7 +64,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
         experiment.save_checkpoint(create_run("memory", run=Path(folder) / "run"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
-        "estimate": memory_usage.total(experiment.program.memory),
+        "estimate": out_of_memory.total(experiment.program.memory),
         "state": tree_bytes(shapes),
         "peak": peak - before,
     }

@@ -4,7 +4,7 @@ Sizes are computed from shapes. They are lower bounds: for example the arrays th
 environment's library allocates itself are not included.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -176,11 +176,6 @@ def evaluator_memory(
         *_host_environments(recipe, seeds, num_envs),
         Item("temporaries of the program", temporaries, "", {**networks, **options}),
     ]
-
-
-def total(items: Sequence[Item]) -> int:
-    """The sum of the sizes, in bytes."""
-    return sum(item.size for item in items)
 
 
 def _acting(setup: Setup, progress: Progress) -> ArrayTree:

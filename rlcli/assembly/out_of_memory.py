@@ -10,7 +10,7 @@ import jax
 
 from rlcli.assembly import memory_usage
 from rlcli.assembly.build_part import explain_user_errors
-from rlcli.assembly.memory_usage import Item, is_accelerated, total
+from rlcli.assembly.memory_usage import Item, is_accelerated
 from rlcli.errors import RlcliError
 from rlcli.loop.evaluator import Evaluator
 from rlcli.recipe import Recipe
@@ -57,6 +57,11 @@ def check_available_memory(
         on_host = [item for item in items if item.on_host]
         _compare(subject, [i for i in items if not i.on_host], _device_memory(devices))
     _compare(subject, on_host, machine.available_memory())
+
+
+def total(items: Sequence[Item]) -> int:
+    """The sum of the sizes, in bytes."""
+    return sum(item.size for item in items)
 
 
 def _compare(

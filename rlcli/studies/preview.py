@@ -104,7 +104,7 @@ def build_groups(
 
 
 def _build_program(recipes: Sequence[Recipe], shapes: bool) -> int:
-    from rlcli.assembly import memory_usage
+    from rlcli.assembly import out_of_memory
     from rlcli.training.experiment.together import build_experiments
 
     train = recipes[0].train
@@ -113,7 +113,7 @@ def _build_program(recipes: Sequence[Recipe], shapes: bool) -> int:
     if not shapes:
         return 0
     program.check()
-    return memory_usage.total(program.memory)
+    return out_of_memory.total(program.memory)
 
 
 def _read_rates(runs: Path) -> dict[tuple[str, str], float]:

@@ -47,7 +47,7 @@ def check(
 def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
     import jax
 
-    from rlcli.assembly import memory_usage
+    from rlcli.assembly import out_of_memory
     from rlcli.loop.progress import AXES
     from rlcli.runs.sources import learned_in_policy, learned_leaves
     from rlcli.training.experiment.together import build_experiments
@@ -88,7 +88,7 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
             for field, axis in zip(shapes, AXES, strict=True)
         ),
         "peak_memory": {
-            "total": memory_usage.total(program.memory),
+            "total": out_of_memory.total(program.memory),
             **{
                 item.name.replace(" ", "_"): item.size
                 for item in program.memory
