@@ -10,8 +10,9 @@ from fault_scenarios import Campaign, sharing_a_program
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
-    with sharing_a_program():
+    with sharing_a_program() as programs:
         yield Campaign(PythonInjector(), tmp_path_factory.mktemp("faults"))
+    assert len(programs) == 1
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from rlcli.recipe import Recipe, resolve
 from rlcli.runs import checkpoint
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.training import new_run
-from rlcli.training.experiment import experiment
+from rlcli.training.experiment import together
 from rlcli.training.experiment.program import Program
 
 DATA = {
@@ -45,10 +45,11 @@ class BrokenRunError(AssertionError):
 
 
 @contextlib.contextmanager
-def sharing_a_program() -> Iterator[None]:
+def sharing_a_program() -> Iterator[list[Program]]:
     """Context in which all experiments have the program of the first one, compiled.
 
-    They have to have the same recipe, as it is written in full.
+    They have to have the same recipe, as it is written in full. The value is a list
+    with the program, empty until an experiment asks for it.
     """
     programs: list[Program] = []
 
@@ -66,13 +67,13 @@ def sharing_a_program() -> Iterator[None]:
 
     check = Program.check
     with (
-        mock.patch.object(experiment, "Program", share),
+        mock.patch.object(together, "Program", share),
         mock.patch.object(
             Program, "check", lambda self: None if self in programs else check(self)
         ),
         mock.patch.object(new_run.provenance, "collect_provenance", dict),
     ):
-        yield
+        yield programs
 
 
 def train(folder: Path) -> None:
