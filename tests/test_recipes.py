@@ -1,6 +1,7 @@
 """Every recipe that comes with rlcli: it fits together, and lives a whole life."""
 
 import contextlib
+import functools
 import itertools
 import os
 import re
@@ -18,10 +19,52 @@ from rlcli import loop, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe.schema import FILE as SCHEMA_FILE
+from rlcli.recipe.sections import NetworkSpec, Part
 from rlcli.training.experiment.program import Program
 from rlcli.xla import backend
 
 RECIPES = sorted(recipe.shipped_recipes().items())
+
+
+@functools.cache
+def load(path):
+    return recipe.load_recipe(path)
+
+
+def find_parts(value):
+    """Names of what a recipe consists of: parts, heads, and families of environments.
+
+    A family is a package of ours or a library: its environments differ in their rules,
+    not in the code that adapts them.
+    """
+    if isinstance(value, Part):
+        name, is_environment = value.name, value.kind == "environment"
+        if is_environment and "/" in name:
+            name = name.split("/")[0]
+        elif is_environment:
+            name = value.registered.factory.__module__.rpartition(".")[0]
+        yield value.kind, name
+    elif isinstance(value, NetworkSpec):
+        yield "head", value.head.get("name")
+        yield from find_parts(tuple(value))
+    elif isinstance(value, dict):
+        yield from find_parts(tuple(value.values()))
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from find_parts(each)
+
+
+def choose_recipes():
+    """Few recipes that have all parts: always the one with most that are missing."""
+    found = {
+        name: set(find_parts(tuple(vars(load(path)).values())))
+        for name, path in RECIPES
+    }
+    missing = set().union(*found.values())
+    while missing:
+        name = max(found, key=lambda name: len(found[name] & missing))
+        missing -= found[name]
+        yield name
 
 
 @contextlib.contextmanager
@@ -35,12 +78,16 @@ def extras():
         pytest.skip(error.message)
 
 
-def every_recipe(slow=()):
-    """The parameters of a test of all recipes."""
+def every_recipe(quick=None):
+    """The parameters of a test of all recipes; all are quick unless some are named."""
     return pytest.mark.parametrize(
         "path",
         [
-            pytest.param(path, id=name, marks=pytest.mark.slow if name in slow else ())
+            pytest.param(
+                path,
+                id=name,
+                marks=() if quick is None or name in quick else pytest.mark.slow,
+            )
             for name, path in RECIPES
         ],
     )
@@ -49,7 +96,7 @@ def every_recipe(slow=()):
 @pytest.fixture
 def available(path):
     """The recipe, if what it needs is installed."""
-    parsed = recipe.load_recipe(path)
+    parsed = load(path)
     facts = registry.find("updater", parsed.updater.name).facts
     if "/" in parsed.environment.name or "extra" in facts:
         with extras():
@@ -57,27 +104,7 @@ def available(path):
     return parsed
 
 
-# Each has the parts of another recipe: only the environment and numbers differ.
-SIMILAR = {
-    *("a2c_bernoulli_bandit", "a2c_frozenlake", "reinforce_frozenlake"),
-    *("dqn_acrobot", "dqn_catch", "dqn_mountain_car", "dqn_cartpole_jym"),
-    *("dqn_asterix", "dqn_freeway", "dqn_seaquest", "dqn_space_invaders"),
-    *("iqn_frozenlake", "qrdqn_frozenlake", "qlearning_deep_sea", "open_es_pendulum"),
-    *("ppo_fourrooms", "ppo_frozenlake", "ppo_mountain_car", "ppo_recurrent_probe"),
-    *("ppo_asterix", "ppo_freeway", "ppo_seaquest", "ppo_space_invaders"),
-    *("ppo_breakout_10m", "ppo_deep_sea", "r2d2_cartpole_no_velocity"),
-    *("ppo_gymnasium_half_cheetah", "ppo_gymnasium_walker2d", "redq_gymnasium_hopper"),
-    *("sac_gymnasium_half_cheetah", "sac_gymnasium_hopper", "sac_gymnasium_walker2d"),
-    *("td3_gymnasium_half_cheetah", "td3_gymnasium_hopper", "td3_gymnasium_walker2d"),
-    *("dqn_cartpole_rlax", "dqn_dueling_cartpole", "dqn_gymnasium_cartpole"),
-    *("ppo_breakout", "ppo_cartpole_privileged", "ppo_gymnasium_babyai"),
-    *("ppo_minigrid_doorkey", "ppo_mountain_car_curriculum", "redq_pendulum"),
-    *("sac_cartpole", "sac_mountain_car_continuous", "sac_pendulum_privileged"),
-    *("ddpg_frozenlake", "td3_frozenlake", "dqn_n_step_cartpole"),
-}
-
-
-@every_recipe(slow=SIMILAR)
+@every_recipe(quick={*choose_recipes()})
 def test_a_recipe_traces_from_its_first_step_to_what_it_saves(available):
     parsed = available
     progress = Program(parsed, build(parsed)).check()
