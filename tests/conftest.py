@@ -23,6 +23,11 @@ _HOME = tempfile.TemporaryDirectory(prefix="rlcli-home-")
 for _name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
     os.environ[_name] = f"{_HOME.name}/{_name}"
 
+# Containers often forbid Python to store bytecode: then each run of the suite compiles
+# its tests again, and each process that it starts rlcli.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # What one test or an earlier run of the suite has compiled, all others read, also in
 # the processes that they start.
 cache_programs(str(Path(__file__).parents[1] / ".pytest_cache" / "programs"))
