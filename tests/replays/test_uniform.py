@@ -269,7 +269,7 @@ def test_without_replacement_windows_are_distinct_and_missing_ones_have_weight_z
 def test_the_contents_are_the_newest_steps_of_a_deque(
     window, unroll, num_envs, capacity
 ):
-    replay = uniform(window, unroll, num_envs, capacity=capacity)
+    replay = compile_replay(window, unroll, num_envs, capacity)
     rows = capacity // (num_envs * unroll) * unroll
     state = replay.init(unroll_of(0, unroll, num_envs))
     steps = collections.deque(maxlen=rows)

@@ -57,11 +57,17 @@ def save_trained(folder: Path, data, iterations: int) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
-    """The folder of the runs `dqn` and `ppo`; the ring of the DQN has wrapped."""
+    """The folder of the run `dqn`, whose ring has wrapped."""
     folder = tmp_path_factory.mktemp("runs")
     save_trained(folder / "dqn", DQN, 19)
-    save_trained(folder / "ppo", PPO, 2)
     return folder
+
+
+@pytest.fixture(scope="module")
+def both_runs(runs) -> Path:
+    """The same folder with the run `ppo`."""
+    save_trained(runs / "ppo", PPO, 2)
+    return runs
 
 
 def stored_steps(run: Path, data) -> list:
@@ -338,11 +344,11 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_guide_tells_what_starts_and_what_is_refused(runs, monkeypatch):
-    monkeypatch.chdir(runs)
-    before = digests(runs)
+def test_the_guide_tells_what_starts_and_what_is_refused(both_runs, monkeypatch):
+    monkeypatch.chdir(both_runs)
+    before = digests(both_runs)
     table = [describe_case(*case) for case in CASES]
-    assert digests(runs) == before
+    assert digests(both_runs) == before
     page = GUIDE.read_text(encoding="utf-8")
     assert "\n".join(table) in page, "\n".join(table)
     assert sum(line.endswith("| starts |") for line in table) >= 5
@@ -462,11 +468,12 @@ DAGGER = {
 }
 
 
-def test_a_teacher_is_taken_without_the_parameters(runs):
-    sets = f"init.from={runs / 'ppo'}", "init.teacher=true"
+@pytest.mark.slow
+def test_a_teacher_is_taken_without_the_parameters(both_runs):
+    sets = f"init.from={both_runs / 'ppo'}", "init.teacher=true"
     _, start = begin(DAGGER, *sets)
     _, fresh = begin(DAGGER)
-    theirs = read_source(str(runs / "ppo")).learned
+    theirs = read_source(str(both_runs / "ppo")).learned
     taught = [path for path in start if "/initial/" in path]
     assert taught
     for path in taught:
@@ -477,16 +484,16 @@ def test_a_teacher_is_taken_without_the_parameters(runs):
     assert any("statistics/observation" in path for path in start)
 
 
-def test_a_run_that_compares_its_policy_with_none_has_no_teacher(runs):
+def test_a_run_that_compares_its_policy_with_none_has_no_teacher():
     with pytest.raises(RlcliError) as error:
-        begin(PPO, f"init.from={runs / 'ppo'}", "init.teacher=true")
+        begin(PPO, "init.from=zoo/dqn_cartpole", "init.teacher=true")
     assert mentions(str(error.value), "`init.teacher`", "`updater.regularizers`")
 
 
 @pytest.mark.slow
-def test_a_learner_comes_near_its_teacher_where_it_gets_to(runs):
+def test_a_learner_comes_near_its_teacher_where_it_gets_to(both_runs):
     """The KL of NumPy, in states that the learner has visited."""
-    sets = f"init.from={runs / 'ppo'}", "init.teacher=true"
+    sets = f"init.from={both_runs / 'ppo'}", "init.teacher=true"
     experiment, start = begin(DAGGER, *sets)
 
     def divergence(agent, obs) -> float:
