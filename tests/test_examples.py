@@ -113,6 +113,7 @@ def lab(tmp_path):
     return shutil.copytree(EXAMPLES / "research_day", tmp_path / "lab")
 
 
+@pytest.mark.slow
 def test_the_network_of_the_research_day_reads_objects_in_any_order(lab, monkeypatch):
     monkeypatch.syspath_prepend(lab)
     mine = importlib.import_module("mine")

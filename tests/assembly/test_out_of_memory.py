@@ -77,11 +77,14 @@ def limited():
             ["replay.batch_size=1_000_000_000", "replay.capacity=1_000_000_000"],
             marks=pytest.mark.slow,
         ),
-        [
-            "environment.num_envs=500_000_000",
-            "replay.capacity=1_000_000_000",
-            "train.steps=1_000_000_000_000",
-        ],
+        pytest.param(
+            [
+                "environment.num_envs=500_000_000",
+                "replay.capacity=1_000_000_000",
+                "train.steps=1_000_000_000_000",
+            ],
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["capacity", "seeds", "batch_size", "num_envs"],
 )

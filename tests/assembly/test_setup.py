@@ -201,16 +201,23 @@ def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
         pytest.param(
             "replay: {name: uniform, replacement: false}", marks=pytest.mark.slow
         ),
-        (
+        pytest.param(
             "replay: {name: prioritized, beta: {from: 0.4, to: 1.0}, "
-            "alpha: {from: 1, to: 0.5}}"
+            "alpha: {from: 1, to: 0.5}}",
+            marks=pytest.mark.slow,
         ),
         "replay: {name: prioritized, by: rank, frames: {stack: 2}}\n"
         "network: {name: mlp, preprocess: [{name: frame_stack, frames: 2}]}",
         "replay: {name: frames, stack: 3}\n"
         "network: {name: mlp, preprocess: [{name: diff_transform}]}",
-        "replay: {name: sequences, length: 1, overlap: 0, priorities: {eta: 0.5}}",
-        "replay: {name: episodes, length: 100}\ntracer: monte_carlo",
+        pytest.param(
+            "replay: {name: sequences, length: 1, overlap: 0, priorities: {eta: 0.5}}",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "replay: {name: episodes, length: 100}\ntracer: monte_carlo",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("replay: {name: episodes, length: 100}", marks=pytest.mark.slow),
     ],
 )
@@ -220,13 +227,14 @@ def test_every_replay_is_built_and_traced_from_a_recipe(lines, tmp_path):
     assert Program(read, setup).check()
 
 
+@pytest.mark.slow  # quick: the recipes `retrace_cartpole` and `v_trace_cartpole`
 @pytest.mark.parametrize(
     ("tracer", "replay"),
     [
         ("v_trace", "null"),
         ("{name: retrace, lambda: 0.9}", "{name: sequences, length: 6}"),
-        pytest.param("{name: retrace, lambda: 0.9}", "null", marks=pytest.mark.slow),
-        pytest.param("v_trace", "{name: sequences, length: 6}", marks=pytest.mark.slow),
+        ("{name: retrace, lambda: 0.9}", "null"),
+        ("v_trace", "{name: sequences, length: 6}"),
     ],
 )
 def test_off_policy_tracers_are_built_and_traced_from_a_recipe(

@@ -90,8 +90,14 @@ def registered_names():
         del registry.parts._BUILT_IN["environment", name]
 
 
-@pytest.mark.parametrize("wrappers", [[], ["flatten"], ["frame_stack", "previous"]])
-@pytest.mark.parametrize("updater", ["dqn", "ppo", "sac"])
+@pytest.mark.parametrize(
+    ("updater", "wrappers"),
+    [
+        pytest.param(updater, wrappers, marks=() if i == j else pytest.mark.slow)
+        for i, updater in enumerate(["dqn", "ppo", "sac"])
+        for j, wrappers in enumerate([[], ["flatten"], ["frame_stack", "previous"]])
+    ],
+)
 def test_a_network_reads_nothing_of_a_mask_alone(updater, wrappers):
     environment = {"name": "bare", "wrappers": wrappers}
     rlcli.check({"environment": environment, "updater": updater})

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
+from tiers import quick_first
 
 from rlcli import distributions
 from rlcli.policies.sampled import uniform_log_density
@@ -50,7 +51,7 @@ def test_constant_entries_contribute_nothing(box):
     np.testing.assert_array_equal(density, true_density)
 
 
-@pytest.mark.parametrize("box", ["normal", "squashed_normal"])
+@pytest.mark.parametrize("box", quick_first(["normal", "squashed_normal"]))
 def test_the_distribution_of_constants_has_no_parameters(box):
     ours = distributions.distribution_for(spaces.Box(LOW, LOW), box=box)
     parameters, noise = np.zeros((3, 0), "f4"), ours.draw(jax.random.key(0), 3)

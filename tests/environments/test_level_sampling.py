@@ -58,6 +58,7 @@ def test_at_first_all_levels_are_equally_probable():
     np.testing.assert_allclose(probabilities, np.full(COUNT, 1 / COUNT), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_returns_are_counted_for_the_level_that_was_played():
     """Compared with a loop in Python."""
     rng = np.random.default_rng(0)
@@ -91,7 +92,7 @@ def test_returns_are_counted_for_the_level_that_was_played():
     assert visits.min() > 0
 
 
-@pytest.mark.parametrize("by_regret", [True, False])
+@pytest.mark.parametrize("by_regret", quick_first([True, False]))
 def test_levels_are_drawn_with_their_probabilities(by_regret):
     sampler = level_sampler(
         COUNT, 0, by_regret=by_regret, temperature=0.5, staleness=0.3

@@ -132,6 +132,7 @@ def test_each_step_is_that_of_the_core_with_these_numbers():
     np.testing.assert_allclose(timestep.next_obs, expected.next_obs, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_noise_that_depends_on_a_number_is_drawn_with_that_of_the_episode():
     skills = {"opponent_skill": RandomNumber("choice", (0.0, 1.0))}
     game = randomize(lambda values: pong(**values), skills)
@@ -166,6 +167,7 @@ def test_without_distributions_the_core_is_itself():
     assert randomize(lambda values: plain, {}) is plain
 
 
+@pytest.mark.slow
 def test_environments_of_python_draw_too():
     each = {"length": {"uniform": [0.5, 1.5]}, "masspole": [0.1, 0.2]}
     env = rlcli.make("CartPole-v1", num_envs=4, each=each, statistics=True)

@@ -120,6 +120,7 @@ def test_a_host_episode_without_a_drawing_ends_with_its_final_observation():
         np.testing.assert_array_equal(episode[-1][1], expected)
 
 
+@pytest.mark.slow
 def test_a_truncated_episode_ends_with_its_last_state():
     for episode in watched("probe-truncation"):
         assert tell(episode[-1][0]) == (5, 5.0)
@@ -137,6 +138,7 @@ def test_the_last_picture_of_a_film_is_the_final_one(tmp_path):
     assert np.mean(np.abs(shown - final)) < 2  # of a palette
 
 
+@pytest.mark.slow
 def test_below_a_final_picture_stand_its_step_and_return_alone():
     (before, _), (final, image) = watched("probe-constant-reward")[0]
     lines = [

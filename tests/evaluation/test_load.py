@@ -462,7 +462,7 @@ def test_jax_compiles_a_function_of_distributions_once(normalizing):
 # The environment
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "gymnasium/CartPole-v1"])
+@pytest.mark.parametrize("name", quick_first(["CartPole-v1", "gymnasium/CartPole-v1"]))
 def test_the_environment_satisfies_gymnasiums_checker(name, tmp_path):
     env = rlcli.load(write_policy(tmp_path, DQN | {"environment": name})).make_env()
     with warnings.catch_warnings():

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import quick_first
 
 from rlcli.loop.agents import online_agent, replay_agent
 from rlcli.replays.uniform import uniform
@@ -119,13 +120,16 @@ def replay_agent_of(updates: Fraction, start: int) -> Agent:
 
 @pytest.mark.parametrize(
     ("updates", "start"),
-    [
-        (Fraction(1), 0),
-        (Fraction(1), 3),
-        (Fraction(4), 2),
-        (Fraction(1, 3), 0),
-        (Fraction(5, 2), 1),
-    ],
+    quick_first(
+        [
+            (Fraction(1), 3),
+            (Fraction(1, 3), 0),
+            (Fraction(5, 2), 1),
+            (Fraction(1), 0),
+            (Fraction(4), 2),
+        ],
+        quick=3,
+    ),
 )
 def test_updates_begin_after_the_start_with_the_frequency_of_the_recipe(updates, start):
     agent = replay_agent_of(updates, start)

@@ -104,6 +104,7 @@ CARTPOLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("explore", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize(
     ("seeds", "devices"),

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from policy_files import draw_acting
+from tiers import quick_first
 
 import rlcli
 from rlcli import recipe
@@ -26,6 +27,9 @@ NETWORK = {"name": "mlp", "layers": [8]}
 
 
 LOOPS = pytest.mark.parametrize("is_host", [False, True], ids=["compiled", "host"])
+SLOW_ON_HOST = pytest.mark.parametrize(
+    "is_host", quick_first([False, True]), ids=["compiled", "host"]
+)
 
 
 def make_evaluator(
@@ -115,7 +119,7 @@ def test_exploit_is_deterministic_and_explore_is_not():
         assert set(evaluator.evaluate(params_with_bias).returns.ravel()) == expected
 
 
-@LOOPS
+@SLOW_ON_HOST
 def test_endless_episodes_are_truncated_and_counted(is_host, monkeypatch):
     monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", 7)
     endless = {**LIMITED, "time_limit": None}
@@ -126,7 +130,7 @@ def test_endless_episodes_are_truncated_and_counted(is_host, monkeypatch):
     assert result.num_cut == 2 * 3 * 2  # seeds, environments, episodes
 
 
-@LOOPS
+@SLOW_ON_HOST
 def test_a_maximum_that_no_episode_reaches_truncates_none(is_host, monkeypatch):
     # All environments together make 3 × 35 steps, and each of them 35.
     monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", 12)
@@ -137,11 +141,20 @@ def test_a_maximum_that_no_episode_reaches_truncates_none(is_host, monkeypatch):
     assert result.num_cut == 0
 
 
-@LOOPS
+TWO_STEPS = {"name": "probe-two-steps", "num_envs": 3}
+
+
 @pytest.mark.parametrize(
-    ("environment", "length"),
-    [(LIMITED, 5), ({"name": "probe-two-steps", "num_envs": 3}, 2)],
-    ids=["truncated", "terminated"],
+    ("environment", "length", "is_host"),
+    quick_first(
+        [
+            (LIMITED, 5, True),
+            (TWO_STEPS, 2, False),
+            (LIMITED, 5, False),
+            (TWO_STEPS, 2, True),
+        ],
+        quick=2,
+    ),
 )
 def test_an_episode_that_ends_at_the_maximum_is_not_counted_as_cut(
     environment, length, is_host, monkeypatch

@@ -222,7 +222,7 @@ def test_every_schedule_is_read_at_the_beginning_of_an_unroll():
 
 @pytest.mark.parametrize(
     ("unroll", "is_host"),
-    [(1, True), *quick_first([(4, False), (1, False), (4, True)])],
+    quick_first([(4, False), (1, True), (1, False), (4, True)]),
 )
 def test_a_schedule_per_episode_sees_the_episodes_that_had_ended(unroll, is_host):
     """Episodes of 3 steps in two environments: 2 ⌊t / 3⌋ after t steps of each."""

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import quick_first
 
 from rlcli.errors import RlcliError
 from rlcli.networks.functions import forward_pass, separate_network
@@ -51,7 +52,7 @@ each_library = pytest.mark.parametrize("library", [plain, linen, nnx, equinox])
 
 
 @each_library
-@pytest.mark.parametrize("copies", [None, 2])
+@pytest.mark.parametrize("copies", quick_first([None, 2]))
 def test_a_forward_pass_computes_and_trains_what_the_library_does(library, copies):
     init, apply = library()
     head = action_values_head(2)

@@ -105,7 +105,11 @@ def test_weight_noise_is_factorised_with_the_scale_of_its_parameters():
     np.testing.assert_allclose(draws.var(0), expected, rtol=0.15)
 
 
-@pytest.mark.parametrize("torso", [linear(), table()], ids=["linear", "table"])
+@pytest.mark.parametrize(
+    "torso",
+    [linear(), pytest.param(table(), marks=pytest.mark.slow)],
+    ids=["linear", "table"],
+)
 def test_a_batch_has_the_noise_of_each_of_its_rows(torso):
     """A single row has no noisy weights, but is computed with the same noise."""
     net = network("categorical", torso=torso, noisy=True, dueling=True)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from scipy import stats
+from tiers import quick_first
 
 from rlcli.errors import RlcliError
 from rlcli.policies import ActionOffer
@@ -99,7 +100,7 @@ def test_the_log_prob_of_gaussian_noise_includes_clipping():
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("scale", [0.0, 0.2])
+@pytest.mark.parametrize("scale", quick_first([0.0, 0.2]))
 def test_an_entry_with_equal_bounds_adds_nothing_to_the_log_prob(name, scale):
     low, high = np.array([-2, 3], "f4"), np.array([2, 3], "f4")
     both, alone = spaces.Box(low, high), spaces.Box(low[:1], high[:1])

@@ -9,6 +9,7 @@ import pytest
 from folders import imports_jax
 from scipy import stats
 from tested_studies import STUDY, WrittenTraining, score_noise, write_cell, write_files
+from tiers import quick_first
 
 import rlcli
 from rlcli.cli import main
@@ -195,16 +196,26 @@ def test_only_the_folder_of_a_study_with_a_test_has_claims(folder):
 
 @pytest.mark.parametrize(
     "test",
-    [
-        3,
-        {},
-        {"baseline": "a", "effect": 1, "max_seeds": 10**9, "seeds": 1, "seed": 0},
-        {"baseline": "a", "effect": 1, "max_seeds": 10, "seeds": 0, "seed": 0},
-        {"baseline": "a", "effect": 1, "max_seeds": 10, "seeds": 3, "seed": 0},
-        {"baseline": "a", "effect": -1, "max_seeds": 10, "seeds": 5, "seed": 0},
-        {"baseline": "a", "effect": 1, "max_seeds": 10, "seeds": 5, "seed": -1},
-        {"baseline": "a", "effect": 1, "max_seeds": 10, "seeds": 5, "seed": 0, "x": 1},
-    ],
+    quick_first(
+        [
+            3,
+            {},
+            {"baseline": "a", "effect": 1, "max_seeds": 10**9, "seeds": 1, "seed": 0},
+            {"baseline": "a", "effect": 1, "max_seeds": 10, "seeds": 0, "seed": 0},
+            {"baseline": "a", "effect": 1, "max_seeds": 10, "seeds": 3, "seed": 0},
+            {"baseline": "a", "effect": -1, "max_seeds": 10, "seeds": 5, "seed": 0},
+            {"baseline": "a", "effect": 1, "max_seeds": 10, "seeds": 5, "seed": -1},
+            {
+                "baseline": "a",
+                "effect": 1,
+                "max_seeds": 10,
+                "seeds": 5,
+                "seed": 0,
+                "x": 1,
+            },
+        ],
+        quick=4,
+    ),
 )
 def test_a_record_from_elsewhere_is_refused_if_its_test_is_damaged(test, trained):
     trained()

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from tiers import quick_first
 
 from rlcli.results import sequential_test
 from rlcli.results.sequential_test import (
@@ -109,7 +110,7 @@ def enumerate_verdict(differences, looks, total, effect, alpha):
     return verdict, looks[ends[verdict]]
 
 
-@pytest.mark.parametrize("strata", [1, 2])
+@pytest.mark.parametrize("strata", quick_first([2, 1]))
 def test_up_to_15_differences_the_verdict_is_that_of_all_patterns(strata):
     pairs = 8 // strata
     looks = [4, 6, 8] if strata == 1 else [3, 4]
@@ -126,7 +127,7 @@ def test_up_to_15_differences_the_verdict_is_that_of_all_patterns(strata):
     assert len(seen) >= 3
 
 
-@pytest.mark.parametrize("look", [1, 2, 3, 4])
+@pytest.mark.parametrize("look", quick_first([1, 4, 2, 3], quick=2))
 def test_the_bounds_are_the_published_ones_of_normal_statistics(look):
     """At one look the statistic is just below or above the bound, before it 0."""
     size, rows = 60, 300
@@ -176,7 +177,7 @@ DISTRIBUTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@pytest.mark.parametrize("name", quick_first(DISTRIBUTIONS, quick=2))
 def test_equal_groups_are_found_different_at_most_as_often_as_the_level(name):
     random, looks = np.random.default_rng(7), [5, 10, 15, 20]
     draw, studies = DISTRIBUTIONS[name], 600

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tiers import quick_first
 
 import rlcli
 from rlcli.cli import main
@@ -258,13 +259,20 @@ def test_the_preview_names_programs_and_creates_nothing():
 
 @pytest.mark.parametrize(
     ("text", "place", "message"),
-    [
-        ("set:\n- train.steps=800\n- tracer.gama=1", 3, "has no option `gama`"),
-        ("environments:\n- CartPole-v1\n- Pole-v1", 3, "no environment `Pole-v1`"),
-        ("environments:\n- {name: CartPole-v1, l: 2}", 2, "has no option `l`"),
-        ("vary:\n  tracer.gamma: [0.9, 2]", 2, "`gamma` of tracer"),
-        ("vary:\n- {tracer.gamma: 0.9}\n- {tracer.gamma: 2}", 3, "`gamma` of tracer"),
-    ],
+    quick_first(
+        [
+            ("set:\n- train.steps=800\n- tracer.gama=1", 3, "has no option `gama`"),
+            ("environments:\n- CartPole-v1\n- Pole-v1", 3, "no environment `Pole-v1`"),
+            ("environments:\n- {name: CartPole-v1, l: 2}", 2, "has no option `l`"),
+            ("vary:\n  tracer.gamma: [0.9, 2]", 2, "`gamma` of tracer"),
+            (
+                "vary:\n- {tracer.gamma: 0.9}\n- {tracer.gamma: 2}",
+                3,
+                "`gamma` of tracer",
+            ),
+        ],
+        quick=2,
+    ),
 )
 def test_what_a_cell_cannot_be_is_named_with_the_line_of_the_study(
     text, place, message

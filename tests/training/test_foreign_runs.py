@@ -304,6 +304,7 @@ def test_a_checkpoint_of_another_in_ones_own_run_is_not_trusted(own_run, evil):
     assert not Path("marker").exists()
 
 
+@pytest.mark.slow
 def test_a_run_of_a_recipe_without_trust_is_not_signed():
     run = rlcli.train("lake.yaml", trust=False, quiet=True)
     assert "signature" not in json.loads((run / "run.json").read_text())

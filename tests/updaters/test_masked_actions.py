@@ -47,7 +47,7 @@ ENTROPIES = np.log([5, 3, 2, 1])  # of uniform policies over legal actions
 KL = [{"name": "entropy", "weight": 0.3}, {"name": "kl", "weight": 0.7}]
 DUELING = {"dueling": True}
 CATEGORICAL = {"name": "categorical", "atoms": 7, "low": -3.0, "high": 3.0}
-QUICK = {"dueling", "expected_random", "hot_munchausen", "cql", "ppo", "sac"}
+QUICK = {"hot_munchausen", "cql", "ppo", "sac"}
 UPDATERS = {  # id: (updater, policy, its options, the updater's, the head of critics)
     "q_learning": ("q_learning", "epsilon_greedy", {}, {}, {}),
     "double": ("double_q_learning", "epsilon_greedy", {}, {}, {}),

@@ -8,6 +8,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from tiers import quick_first
 
 from rlcli.assembly import build
 from rlcli.environments.adapters.goals import host_goal_reward
@@ -107,7 +108,7 @@ def test_an_environment_without_goals_or_their_reward_has_none(reach) -> None:
     assert host_goal_reward(EXTERNAL, gymnasium.make("CartPole-v1")) is None
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("vectorization", quick_first(["sync", "async"]))
 def test_the_steps_of_a_goal_environment_have_the_rewards_of_its_goals(
     reach, vectorization
 ) -> None:

@@ -308,6 +308,7 @@ def test_a_stablehlo_program_runs_on_all_platforms(make_policy, tmp_path):
     assert program.platforms == ("cpu", "cuda", "tpu")
 
 
+@pytest.mark.slow
 def test_policies_clip_observations_as_the_recipe_says(make_policy, tmp_path):
     """With a bound of 0.5, observations beyond it are one observation."""
     obs = np.array([[3, -3, 40], [1e6, -1e6, 1e6], [0.1, -0.1, 0.2]], "f4")
@@ -323,6 +324,7 @@ def test_policies_clip_observations_as_the_recipe_says(make_policy, tmp_path):
             assert not np.array_equal(action[0], action[2])
 
 
+@pytest.mark.slow
 def test_equal_policies_give_equal_bytes(make_policy, tmp_path):
     pytest.importorskip("onnx")
     file, contents = make_policy("normalized")[0].file, []

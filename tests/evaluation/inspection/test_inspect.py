@@ -85,6 +85,7 @@ def test_it_is_the_update_with_which_a_resume_continues(lake, found, tmp_path):
     assert arrays(found)["td_error"].mean == pytest.approx(row["td_error"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_nothing_is_written(lake):
     before = {path: path.stat().st_mtime_ns for path in lake.rglob("*")}
     rlcli.inspect(lake, episodes=0)

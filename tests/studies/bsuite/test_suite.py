@@ -105,6 +105,7 @@ def test_runs_have_the_environment_and_the_budget_of_bsuite(tmp_path, planned):
     assert ids["catch_noise/6"] == ["catch_noise-5-6", 9]
 
 
+@pytest.mark.slow
 def test_mnist_is_left_out_without_its_images(tmp_path, planned):
     data = rlcli.bsuite("dqn_catch", ["generalization"], run=tmp_path / "a")
     names = {cell.folder.name.split("-")[0] for cell in planned}
@@ -149,6 +150,7 @@ def test_the_exit_code_is_that_of_several_runs(tmp_path, monkeypatch, capsys):
     assert "`catch-3`: no memory" in error and "no finished episode: catch/3" in error
 
 
+@pytest.mark.slow
 def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
     """A run that has finished, one that was interrupted, and one that has not begun."""
     groups, options, limits = [], [], []

@@ -143,7 +143,7 @@ def test_evaluations_arrive_while_a_run_trains_so_that_it_can_be_pruned(tmp_path
     assert any(key for _, key in remote.signals)  # stopped before their ends
 
 
-@pytest.mark.parametrize("kill_after", [0, 1, 3, 5, 8])
+@pytest.mark.parametrize("kill_after", quick_first([0, 3, 1, 5, 8], quick=2))
 @pytest.mark.parametrize("together", quick_first([1, 4]))
 def test_a_killed_driver_continues_with_the_runs_of_the_store(
     tmp_path, kill_after, together
@@ -306,6 +306,7 @@ def test_a_study_keeps_its_runs_in_the_store_and_continues_there(remotes, tmp_pa
         rlcli.study(["lake.yaml"], run="elsewhere/study", **own)
 
 
+@pytest.mark.slow
 def test_the_blocks_of_a_test_are_in_the_store(remotes, folder, monkeypatch):
     """A driver that has lost the folder's runs decides as before."""
     monkeypatch.setattr(RemoteEngine, "writes_recipes", True)

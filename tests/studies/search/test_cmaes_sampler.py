@@ -104,6 +104,7 @@ def suggest_numbers(trial):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_approaches_the_optimum_and_depends_on_trials_and_seeds_only():
     space = load_space(SPACE)

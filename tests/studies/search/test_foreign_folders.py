@@ -457,6 +457,7 @@ def damage_file(path, random):
         path.write_text("".join(f"{line}\n" for line in lines))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "keywords",
     quick_first(

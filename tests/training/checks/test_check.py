@@ -9,6 +9,7 @@ from rlcli.errors import RlcliError
 SMALL = {"environment": "FrozenLake-v1", "network": "table", "updater": "q_learning"}
 
 
+@pytest.mark.slow
 def test_a_single_recipe_needs_no_list(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump(SMALL))

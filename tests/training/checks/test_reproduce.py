@@ -121,6 +121,7 @@ def test_the_name_of_a_recipe_does_not_lead_out_of_the_folder_of_runs(
     assert [each.name for each in tmp_path.iterdir()] == ["original"]
 
 
+@pytest.mark.slow
 def test_the_reproduction_of_a_smoke_run_is_one_and_named_as_typed(
     runs, tmp_path, monkeypatch, capsys
 ):

@@ -172,6 +172,7 @@ def test_watching_a_run_and_cutting_it_up_changes_nothing_of_it():
     assert leaves_of(watched) == leaves_of(unwatched)
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_how_the_run_is_cut_into_chunks():
     # A quarter of an update a step: some chunks make none.
     periods = {"log": {"every": 10}, "checkpoint": {"every": None}}

@@ -167,7 +167,6 @@ def test_a_run_with_hooks_is_reproduced_to_the_bit(acted):
             ("optimizer.learning_rate", 1e39, "cannot be set to"),
             ("environment.slippery", 0.5, "cannot be set"),
         ],
-        quick=2,
     ),
 )
 def test_what_cannot_be_set_is_an_error(folder, place, value, message):
@@ -184,6 +183,7 @@ def test_what_cannot_be_set_is_an_error(folder, place, value, message):
     chunks.close()
 
 
+@pytest.mark.slow
 def test_a_number_of_a_compiled_environment_is_set_if_the_recipe_lists_it(folder):
     """The reward of Pendulum-like tasks: here that of the goal, of FrozenLake."""
     recipe = {**LAKE, "environment": {"name": "FrozenLake-v1", "slippery": False}}

@@ -124,6 +124,7 @@ def test_each_seed_starts_from_its_own_seed_of_the_source(dqn):
         np.testing.assert_array_equal(start[path], theirs[path][::-1], err_msg=path)
 
 
+@pytest.mark.slow
 def test_one_seed_of_the_source_starts_all(dqn):
     sets = [f"init.from={dqn}", "init.seed=4"]
     _, start = begin(DQN, sets, seeds=(0, 7, 9))

@@ -101,6 +101,7 @@ def test_a_loop_over_chunks_ends_with_the_exception(tmp_path):
     assert status(vars(caught.value)["run"]) == "terminated"
 
 
+@pytest.mark.slow
 def test_a_signal_during_the_last_chunk_is_not_lost(signal_after_a_chunk, tmp_path):
     recipe = LAKE | {"train": {"steps": 1, "unroll": 1, "evaluate": None}}
     signal_after_a_chunk(signal.SIGTERM)

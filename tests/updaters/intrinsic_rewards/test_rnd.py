@@ -147,6 +147,7 @@ def test_the_reward_is_bounded_where_errors_have_been_0_so_far():
         np.testing.assert_allclose(part.reward(new, unroll(0)), 0.5 * bound)
 
 
+@pytest.mark.slow
 def test_the_error_falls_on_repeated_observations_and_is_high_on_new_ones():
     part = reward_part(epochs=4, minibatches=2)
     weight = np.ones((STEPS, ENVS), "f4")

@@ -77,6 +77,7 @@ def test_a_subset_larger_than_the_ensemble_is_refused(soft_tables):
         soft_tables(redq, 2, subset=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", quick_first([0.5, 0.0]))
 def test_dropout_changes_the_losses_but_not_the_estimates(soft_tables, rate):
     """Over Discrete actions, with all critics in targets, nothing else is random."""

@@ -117,6 +117,7 @@ def test_the_loss_equals_rlax_plus_value_loss_and_entropy(
     assert metrics["entropy"] == pytest.approx(uniform, rel=0.1)
 
 
+@pytest.mark.slow
 def test_before_the_first_step_the_ratio_is_one():
     ours = updater(optimizer=sum_gradients(), epochs=3, minibatches=4, value_weight=0.0)
     state = ours.init(KEY)

@@ -128,6 +128,7 @@ def test_targets_stay_constant_over_all_epochs():
         assert table_after[pair] == pytest.approx(expected, rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_minibatches_of_a_recurrent_network_consist_of_whole_unrolls():
     def check(**options):
         network = {"name": "linear", "memory": "gru"}

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 import rlax
+from tiers import quick_first
 
 from rlcli.networks.predictions import IDENTITY, Quantiles
 from rlcli.types import Decision, Transition
@@ -261,12 +262,15 @@ def rlax_loss(name, here, there, selector, action, reward, discount):
 
 @pytest.mark.parametrize(
     ("rule", "head"),
-    [
-        ("q_learning", QUANTILES),
-        ("double_q_learning", QUANTILES),
-        ("double_q_learning", ATOMS),
-        ("q_learning", ATOMS),
-    ],
+    quick_first(
+        [
+            ("double_q_learning", QUANTILES),
+            ("q_learning", ATOMS),
+            ("q_learning", QUANTILES),
+            ("double_q_learning", ATOMS),
+        ],
+        quick=2,
+    ),
     ids=lambda each: each if isinstance(each, str) else each["name"],
 )
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:rlax")

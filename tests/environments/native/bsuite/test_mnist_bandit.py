@@ -128,6 +128,7 @@ def test_missing_and_invalid_files_are_errors(folder, tmp_path):
     assert "leaves none" in refused(path=str(folder), fraction=0.001)
 
 
+@pytest.mark.slow
 def test_of_a_file_that_unpacks_without_end_a_part_is_read(tmp_path):
     size = 2**28
     with gzip.open(tmp_path / f"{native.IMAGES}.gz", "wb", 1) as file:

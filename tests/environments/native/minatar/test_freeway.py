@@ -64,6 +64,7 @@ def test_a_step_matches_minatar_from_unvisited_states(pair):
     assert hit.sum() > 300
 
 
+@pytest.mark.slow
 def test_the_game_terminates_after_2501_steps(pair):
     pair.restart(np.random.default_rng(0))
     noises = pair.noises(0, 2501)

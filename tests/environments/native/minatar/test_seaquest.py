@@ -303,6 +303,7 @@ def count_columns(*columns):
     )
 
 
+@pytest.mark.slow
 def test_the_last_observation_shows_the_collision(pair):
     pair.restart(np.random.default_rng(0))
     env = pair.reference.env

@@ -109,6 +109,7 @@ def test_every_level_has_the_time_limit_and_reward_of_minigrid(pair_class, name)
     pair.check_steps(states, np.arange(14) % 7)
 
 
+@pytest.mark.slow
 def test_success_in_key_corridor_is_picking_up_the_ball(pair_class):
     pair = pair_class("MiniGrid-KeyCorridorS3R1-v0")
     states, _ = pair.resets(0, 8)
