@@ -67,6 +67,7 @@ def test_an_error_of_several_cells_is_said_once_with_its_place(words, folder, ca
     assert "paper.yaml:2: tracer" in error
 
 
+@pytest.mark.slow
 def test_a_study_from_a_file_has_an_axis_more_with_vary(folder, capsys):
     Path("paper.yaml").write_text(PAPER)
     words = ["study", "paper.yaml", "--vary", "tracer.gamma=0.8,0.9", "--dry-run"]

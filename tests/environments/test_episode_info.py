@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from tiers import quick_first
 
 import rlcli
 from rlcli.assembly import build_environment
@@ -226,12 +227,15 @@ def pure(rules):
 
 @pytest.mark.parametrize(
     ("rules", "expected"),
-    [
-        ({}, {"won": 1, "my_success": 3, "cost": 6}),
-        ({"cost": "last"}, {"cost": 3}),
-        ({"cost": "sum", "won": "mean"}, {"cost": 6, "won": 1 / 3}),
-        ({"cost": "mean"}, {"cost": 2}),
-    ],
+    quick_first(
+        [
+            ({"cost": "sum", "won": "mean"}, {"cost": 6, "won": 1 / 3}),
+            ({}, {"won": 1, "my_success": 3, "cost": 6}),
+            ({"cost": "last"}, {"cost": 3}),
+            ({"cost": "mean"}, {"cost": 2}),
+        ],
+        quick=2,
+    ),
 )
 def test_a_compiled_library_logs_booleans_and_successes_at_the_end(rules, expected):
     env = pure(rules)

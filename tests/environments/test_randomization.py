@@ -71,6 +71,7 @@ def test_quantiles_are_those_of_the_distribution(distribution, quantiles):
         np.testing.assert_allclose(found, quantiles, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_episode_begins_as_without_draws():
     key = jax.random.key(3)
     _, obs = core.reset(key)
@@ -136,7 +137,7 @@ def test_each_step_is_that_of_the_core_with_these_numbers():
 def test_noise_that_depends_on_a_number_is_drawn_with_that_of_the_episode():
     skills = {"opponent_skill": RandomNumber("choice", (0.0, 1.0))}
     game = randomize(lambda values: pong(**values), skills)
-    step = jax.jit(game.step)
+    step, action = jax.jit(game.step), jnp.int32(1)
     seen = set()
     for seed in range(6):
         reset_key, noise_key = jax.random.split(jax.random.key(seed))
@@ -144,8 +145,8 @@ def test_noise_that_depends_on_a_number_is_drawn_with_that_of_the_episode():
         skill = float(game.parameters(state)["opponent_skill"])
         seen.add(skill)
         fixed = pong(opponent_skill=skill)
-        after, _ = step(state, 1, game.draw(noise_key))
-        expected, _ = fixed.step(state.core, 1, fixed.draw(noise_key))
+        after, _ = step(state, action, game.draw(noise_key))
+        expected, _ = fixed.step(state.core, action, fixed.draw(noise_key))
         jax.tree.map(np.testing.assert_array_equal, after.core, expected)
     assert seen == {0.0, 1.0}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+from tiers import quick_first
 
 import rlcli
 from rlcli import registry
@@ -59,7 +60,7 @@ def to_checked_env(core):
         check_env(env, skip_render_check=False)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick_first(NAMES, quick=3))
 def test_gymnasiums_checker_finds_no_problem(name):
     to_checked_env(rlcli.make(name))
 

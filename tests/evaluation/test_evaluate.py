@@ -94,6 +94,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_one_others(run):
     assert first["seeds"] != other["seeds"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "episodes", "played"),
     [

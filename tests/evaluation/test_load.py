@@ -258,6 +258,7 @@ def test_the_first_observation_of_an_episode_clears_the_memory_of_its_row(recurr
         np.testing.assert_array_equal(both[1], old[1])
 
 
+@pytest.mark.slow
 def test_frames_are_stacked_in_the_state(tmp_path):
     policy = load(tmp_path, "frame_stack")
     _, state = policy.act(4)

@@ -93,11 +93,11 @@ def to_frame(leaf):
     ("space", "frames", "axis", "masked"),
     [
         (ROW, 3, -1, False),
-        (CHOICE, 2, -1, False),
+        pytest.param(CHOICE, 2, -1, False, marks=pytest.mark.slow),
         (IMAGE, 4, -1, False),
         pytest.param(CUBE, 3, 0, False, marks=pytest.mark.slow),
         (PAIR, 2, -1, True),
-        (GRID, 3, -1, False),
+        pytest.param(GRID, 3, -1, False, marks=pytest.mark.slow),
     ],
     ids=str,
 )

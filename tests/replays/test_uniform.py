@@ -28,6 +28,14 @@ SIZES = [
     (5, 4, 3, 36),
     (8, 4, 2, 16),
 ]
+QUICK_SIZES = {(1, 1, 1, 7), (4, 1, 1, 4), (3, 1, 4, 22), (2, 5, 1, 15), (5, 4, 3, 36)}
+EVERY_SIZE = pytest.mark.parametrize(
+    ("window", "unroll", "num_envs", "capacity"),
+    [
+        pytest.param(*size, marks=() if size in QUICK_SIZES else pytest.mark.slow)
+        for size in SIZES
+    ],
+)
 
 
 def unroll_of(count, unroll, num_envs):
@@ -78,7 +86,7 @@ def fill_ring(replay, unroll, num_envs, adds):
     return ring
 
 
-@pytest.mark.parametrize(("window", "unroll", "num_envs", "capacity"), SIZES)
+@EVERY_SIZE
 def test_windows_are_consecutive_of_one_environment_and_among_the_newest(
     window, unroll, num_envs, capacity
 ):
@@ -265,7 +273,7 @@ def test_without_replacement_windows_are_distinct_and_missing_ones_have_weight_z
         assert len(set(starts.tolist())) == len(starts) == min(windows, 40)
 
 
-@pytest.mark.parametrize(("window", "unroll", "num_envs", "capacity"), SIZES)
+@EVERY_SIZE
 def test_the_contents_are_the_newest_steps_of_a_deque(
     window, unroll, num_envs, capacity
 ):

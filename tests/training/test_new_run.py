@@ -409,6 +409,7 @@ def test_quiet_means_quiet(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_smoke_runs_every_part_of_a_long_run_within_seconds(tmp_path):
     sets = ["train.steps=10_000_000", "train.start=100_000", "train.log.every=100_000"]
     run = rlcli.train(DATA, set=sets, run=tmp_path / "run", smoke=True, quiet=True)

@@ -230,7 +230,7 @@ def test_decays_and_factors_that_prevent_learning_are_refused(name, option, valu
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if index % 4 else [])
+        pytest.param(name, marks=[pytest.mark.slow] if index % 8 else [])
         for index, name in enumerate(NAMES)
     ],
 )

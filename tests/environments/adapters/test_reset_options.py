@@ -88,6 +88,7 @@ def test_numbers_of_many_episodes_have_their_distribution(is_uniform):
     assert is_uniform(np.array(sample)[:, None], 1, 3)
 
 
+@pytest.mark.slow
 def test_the_return_is_by_value_and_data_have_the_numbers(tmp_path):
     policy = write_policy(tmp_path, DATA, (0,))
     result = rlcli.eval(policy, episodes=20)

@@ -93,13 +93,15 @@ TORQUES = np.random.default_rng(0).uniform(-1, 1, (40, 2, 2, 1)).astype(np.float
 @pytest.mark.parametrize(
     ("wrappers", "makers"),
     [
-        (
+        pytest.param(
             [{"name": "scale_reward", "factor": 0.5}],
             [lambda env: gym_wrappers.TransformReward(env, lambda r: 0.5 * r)],
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             [{"name": "clip_reward", "low": -2, "high": -1}],
             [lambda env: gym_wrappers.ClipReward(env, -2, -1)],
+            marks=pytest.mark.slow,
         ),
         (
             [{"name": "frame_stack", "frames": 3, "axis": 0}],

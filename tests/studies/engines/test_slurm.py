@@ -94,6 +94,7 @@ def test_a_study_is_an_array_with_a_task_for_each_program(folder):
         rlcli.study("s", engine="slurm", gpus=0.5)
 
 
+@pytest.mark.slow
 def test_bsuite_is_an_array_whose_runs_are_scored_afterwards(
     folder, monkeypatch, capsys
 ):

@@ -27,6 +27,7 @@ def test_the_error_of_a_single_name_is_about_the_whole_name():
         rlcli.check("no_such_recipe")
 
 
+@pytest.mark.slow
 def test_all_combinations_of_a_recipe_are_checked():
     good = SMALL | {"vary": {"updater.name": ["q_learning", "sarsa"]}}
     assert rlcli.check(good) == rlcli.check(SMALL)

@@ -152,7 +152,7 @@ TRUE_STACKS = [
 
 @pytest.mark.parametrize(
     ("environment", "replay"),
-    quick_first(TRUE_STACKS, quick=3),
+    quick_first(TRUE_STACKS, quick=2),
 )
 def test_true_stacks_are_accepted(environment, replay):
     check("Stacked", replay, **environment)
@@ -192,7 +192,7 @@ OTHER_STACKS = [
 
 @pytest.mark.parametrize(
     ("environment", "replay", "stack", "step", "fits"),
-    quick_first(OTHER_STACKS, quick=5),
+    quick_first(OTHER_STACKS, quick=3),
 )
 def test_other_stacks_are_refused_with_both_shapes_and_what_would_fit(
     environment, replay, stack, step, fits

@@ -235,6 +235,7 @@ def test_networks_that_read_other_observations_are_refused(ppo, normalized, is_h
     assert any(path.endswith("params/policy/linear/w") for path in start)
 
 
+@pytest.mark.slow
 def test_the_optimizer_is_taken_where_it_is_the_same(dqn):
     sets = [f"init.from={dqn}", "init.optimizer=true"]
     _, start = begin(DQN, sets)

@@ -111,6 +111,7 @@ def test_collected_data_have_the_numbers_of_the_environment(many, tmp_path):
     np.testing.assert_array_equal(rows.next_obs, found.observations[""] - 2)
 
 
+@pytest.mark.slow
 def test_stacks_of_frames_have_the_numbers_of_the_environment(tmp_path):
     frames = SMALL | {"preprocess": [{"name": "frame_stack", "frames": 2}]}
     data = {"environment": COUNT, "network": frames, "updater": "ppo"}

@@ -97,6 +97,7 @@ def test_the_reward_is_the_error_in_units_of_the_deviation_of_its_discounted_sum
     np.testing.assert_allclose(part.reward(state, unroll(9)), expected, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_replay", quick_first([False, True]))
 def test_the_deviation_is_that_of_errors_before_the_predictor_learns(has_replay):
     """As of the rewards themselves. Afterwards the errors are smaller."""
@@ -247,6 +248,7 @@ def test_it_learns_from_the_next_observation_of_every_step(tracer):
     np.testing.assert_array_equal(learned, steps.next_obs[: len(learned)])
 
 
+@pytest.mark.slow
 def test_the_next_observations_that_it_learns_from_are_normalized_as_others():
     part = IntrinsicReward(
         init=lambda key: (),

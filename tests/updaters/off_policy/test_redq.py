@@ -36,6 +36,7 @@ def updated_critics(ours, members):
     return expected
 
 
+@pytest.mark.slow
 def test_targets_are_the_minimum_over_a_random_subset_of_critics(ours):
     subsets = [*itertools.combinations(range(CRITICS), SUBSET)]
     outcomes = [updated_critics(ours, members) for members in subsets]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from bsuite.environments import catch as original
 from scipy import stats
+from tiers import quick_first
 
 from rlcli.environments.native.bsuite.catch import CatchState, catch
 
@@ -17,7 +18,7 @@ def state_of(env):
     )
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", quick_first(SIZES, quick=2))
 def test_a_step_matches_bsuite_for_all_ball_and_paddle_positions(
     pair_class, fits, size
 ):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from bsuite.environments import memory_chain as original
 from scipy import stats
+from tiers import quick_first
 
 from rlcli.environments.native.bsuite.chains import MemoryChainState, memory_chain
 
@@ -22,7 +23,7 @@ def state_of(env):
     )
 
 
-@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("chain", quick_first(CHAINS, quick=2))
 def test_a_step_matches_bsuite_in_play_and_at_any_time(pair_class, fits, chain):
     reference = original.MemoryChain(**{"memory_length": 5, **chain}, seed=1)
     rng, pair = np.random.default_rng(0), pair_class(memory_chain(**chain), state_of)

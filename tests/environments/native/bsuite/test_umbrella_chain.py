@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from bsuite.environments import umbrella_chain as original
 from scipy import stats
+from tiers import quick_first
 
 from rlcli.environments.native.bsuite.chains import (
     UmbrellaChainState,
@@ -35,7 +36,7 @@ def state_of(env):
     )
 
 
-@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("chain", quick_first(CHAINS, quick=2))
 def test_a_step_matches_bsuite_at_any_time_with_the_same_coins(pair_class, fits, chain):
     reference = original.UmbrellaChain(**{"chain_length": 10, **chain}, seed=1)
     pair, rng = pair_class(umbrella_chain(**chain), state_of), np.random.default_rng(3)
