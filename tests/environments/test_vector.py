@@ -340,6 +340,7 @@ def test_render_draws_the_selected_environment_with_its_values():
     assert not np.array_equal(poles.render(state, 0), poles.render(state, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", quick_first([4, None]))
 def test_costly_resets_happen_on_demand_with_the_same_episodes(limit):
     def make(costly):

@@ -94,6 +94,7 @@ def test_a_native_episode_ends_with_the_drawing_of_its_final_state(name):
         assert tell(final) == (length + 1, total + float(timestep.reward))
 
 
+@pytest.mark.slow
 def test_a_host_episode_is_drawn_before_the_next_one_begins():
     sequence = np.random.SeedSequence(
         [0, EVALUATION, 0]

@@ -15,10 +15,11 @@ import fuzz_inputs
 import fuzz_targets
 import pytest
 from fuzz_guard import FoundError, Guard
+from tiers import quick_first
 
 import rlcli
 
-SEED, CASES = 0, 250
+CASES = 125  # in a test
 SECURITY = Path(__file__).parents[2] / "SECURITY.md"
 
 
@@ -35,17 +36,18 @@ def guard(place):
         yield Guard(place.folder)
 
 
-def test_random_input_is_a_success_or_one_clear_error(place, guard):
+@pytest.mark.parametrize("seed", quick_first([0, CASES]))
+def test_random_input_is_a_success_or_one_clear_error(place, guard, seed):
     outcomes = collections.Counter()
     with guard.limits():
-        for index, (kind, draw) in enumerate(fuzz_targets.cases(SEED, CASES), SEED):
+        for index, (kind, draw) in enumerate(fuzz_targets.cases(seed, CASES), seed):
             target = fuzz_targets.TARGETS[kind]
             case = target.make(draw, place)
             try:
                 outcomes[guard.run(case, is_data=target.is_data)] += 1
             except AssertionError as error:
                 raise AssertionError(f"case {index}, {kind}: {error}") from error
-    assert outcomes[True] > 15 and outcomes[False] > 30
+    assert outcomes[True] > 7 and outcomes[False] > 15
 
 
 @pytest.mark.parametrize("name", sorted(fuzz_targets.bad_parts()))
