@@ -486,7 +486,7 @@ def test_a_teacher_is_taken_without_the_parameters(both_runs):
 
 def test_a_run_that_compares_its_policy_with_none_has_no_teacher():
     with pytest.raises(RlcliError) as error:
-        begin(PPO, "init.from=zoo/dqn_cartpole", "init.teacher=true")
+        begin(PPO, "init.from=zoo/dqn_cartpole", "init.seed=0", "init.teacher=true")
     assert mentions(str(error.value), "`init.teacher`", "`updater.regularizers`")
 
 
