@@ -8,7 +8,6 @@ import operator
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiers import quick_first
 
 from rlcli.utils import MaxTree, MinTree, SegmentTree, SumTree
 
@@ -83,7 +82,7 @@ def test_the_same_seed_gives_the_same_samples():
 
 
 @pytest.mark.parametrize("name", REDUCERS)
-@pytest.mark.parametrize("capacity", quick_first(CAPACITIES, quick=5))
+@pytest.mark.parametrize("capacity", CAPACITIES)
 def test_every_range_reduces_as_functools_reduce_does(name, capacity):
     reducer, unit = REDUCERS[name]
     tree = SegmentTree(capacity, reducer, unit)
