@@ -263,7 +263,9 @@ def test_the_next_observations_that_it_learns_from_are_normalized_as_others():
     state = updater.init(jax.random.key(0))
     state = updater.observe(state, steps, state)
     rows = agents._trace(n_step(n=2), updater, state, steps, jax.random.key(0))
-    learned = updater.update(state, rows, (), CLOCK, jax.random.key(0))[0].learner
+    learned = updater.update(
+        state, rows, np.ones((3, 2), np.float32), CLOCK, jax.random.key(0)
+    )[0].learner
     mean, spread = (getattr(steps.obs, name)((0, 1)) for name in ("mean", "std"))
     expected = (steps.next_obs[:-1] - mean) / spread
     np.testing.assert_allclose(learned.reward, expected, rtol=1e-4, atol=1e-4)
