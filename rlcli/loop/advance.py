@@ -126,10 +126,7 @@ def info_names(environment: Environment, state: ArrayTree) -> list[str]:
 
 def zero_actions(environment: Environment) -> ArrayTree:
     """Zeros of the shape of the actions of all environments."""
-    return jax.tree.map(
-        lambda leaf: jnp.zeros((environment.num_envs, *leaf.shape), leaf.dtype),
-        spaces.zeros(environment.action),
-    )
+    return spaces.zeros(environment.action, (environment.num_envs,))
 
 
 def advance(

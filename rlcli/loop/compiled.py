@@ -19,10 +19,7 @@ from rlcli.loop.advance import (
 from rlcli.loop.devices import divide
 from rlcli.loop.log import Log, empty_buffer, finished_episodes, write_if
 from rlcli.loop.progress import RESET, Loop, Progress, Setup, stream_key
-from rlcli.loop.seeds import (
-    map_seeds,
-    vmap_seeds,
-)
+from rlcli.loop.seeds import map_seeds, vmap_seeds
 from rlcli.types import Array, ArrayTree
 from rlcli.xla.control_flow import zeros_of_shapes
 from rlcli.xla.debugging import locate

@@ -14,9 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float32, Int32, UInt32
 
-from rlcli.loop.episode_statistics import (
-    EpisodeStatistics,
-)
+from rlcli.loop.episode_statistics import EpisodeStatistics
 from rlcli.loop.faults import Faults
 from rlcli.loop.log import Log
 from rlcli.schedules import Success

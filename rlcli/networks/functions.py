@@ -372,9 +372,7 @@ def _example_inputs(
 
 def _example_batch(space: gymnasium.Space) -> ArrayTree:
     """Two zero observations of a space: a batch of 1 would hide a wrong batch axis."""
-    return jax.tree.map(
-        lambda leaf: jnp.zeros((2, *leaf.shape), leaf.dtype), _element_shapes(space)
-    )
+    return spaces.zeros(space, (2,))
 
 
 def _element_shapes(space: gymnasium.Space) -> ArrayTree:
