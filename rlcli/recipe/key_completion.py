@@ -89,7 +89,7 @@ def _read(recipe: str, sets: Sequence[str]) -> Mapping[str, Any]:
     document = Document({})
     with contextlib.suppress(RlcliError):
         if path is not None:
-            document = read_recipe(path).merged
+            document = read_recipe(path).merged_document
     for setting in sets:
         with contextlib.suppress(RlcliError):
             document = apply_settings(document, [setting])

@@ -163,7 +163,7 @@ def load_recipe(
     if read.path is not None:
         is_shipped = read.path in shipped_recipes().values()
         user_code.search_first(*() if is_shipped else (read.path.parent,))
-    sections = Sections(apply_settings(read.merged, read.sets), trusted)
+    sections = Sections(apply_settings(read.merged_document, read.sets), trusted)
     return _read_sections(sections, read.name)
 
 
@@ -187,7 +187,7 @@ def load_to_train(recipe: AnyRecipe, *, trust: bool) -> Recipe:
 def check_document(recipe: AnyRecipe, sets: Sequence[str] = ()) -> RecipeDocument:
     """Refuses a recipe for what can be seen without its parts, hence without JAX."""
     read = read_recipe(recipe, sets)
-    Sections(apply_settings(read.merged, read.sets), True).check_plain()
+    Sections(apply_settings(read.merged_document, read.sets), True).check_plain()
     return read
 
 

@@ -39,7 +39,7 @@ class RecipeDocument:
         return dataclasses.replace(self, sets=(*self.sets, *sets))
 
     @functools.cached_property
-    def merged(self) -> Document:
+    def merged_document(self) -> Document:
         """The data merged with its bases, without settings."""
         return self.written if self.is_stored else self.extender.complete(self.written)
 
@@ -51,7 +51,7 @@ class RecipeDocument:
     def combinations(self) -> list[tuple[str, ...]]:
         """The settings of each run that it stands for; `[()]` if it is a single one."""
         own = [text for text in self.sets if text.startswith(VARY)]
-        return recipe_combinations(apply_settings(self.merged, own))
+        return recipe_combinations(apply_settings(self.merged_document, own))
 
     def refuse_combinations(self, hint: str) -> None:
         """Refuses a recipe that stands for several runs; `hint`: what trains them."""
@@ -85,4 +85,4 @@ def read_recipe(
 def read_without_parts(recipe: AnyRecipe, sets: Sequence[str] = ()) -> Document:
     """The data of a recipe, merged with its bases and with settings, without parts."""
     read = read_recipe(recipe, sets)
-    return apply_settings(read.merged, read.sets)
+    return apply_settings(read.merged_document, read.sets)

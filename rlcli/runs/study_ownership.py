@@ -109,7 +109,7 @@ def _read_recipes(
         or read_recipe(find_recipe(folder, each))
         for each in _find_recipes(record)
     ]
-    return documents, [each.merged.data for each in documents]
+    return documents, [each.merged_document.data for each in documents]
 
 
 def _claim_record(folder: Path, record: Mapping[str, Any]) -> dict[str, str]:

@@ -238,7 +238,7 @@ def make_cell(document: RecipeDocument, *, embeds: bool = False, **fields: Any) 
     if document.path is None:
         recipe = {"name": document.name, "data": document.written.data}
     elif not is_shipped and embeds:
-        recipe = {"name": document.name, "data": document.merged.data}
+        recipe = {"name": document.name, "data": document.merged_document.data}
     elif not is_shipped:
         recipe = str(enter(document.path))
     read = document if isinstance(recipe, str) else read_recipe(recipe["data"])
@@ -267,7 +267,7 @@ def read_cell(cell: Cell, sets: Sequence[str] = ()) -> RecipeDocument:
 
 def digest_of(document: RecipeDocument) -> str:
     """The SHA-256 of a recipe with its bases, without its settings."""
-    return hashlib.sha256(to_json(document.merged.data).encode()).hexdigest()
+    return hashlib.sha256(to_json(document.merged_document.data).encode()).hexdigest()
 
 
 def combine(

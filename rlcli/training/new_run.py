@@ -277,7 +277,7 @@ def _admit(new_runs: Sequence[NewRun], request: TrainRequest) -> tuple[bool, str
         return bool(request.trust), ""
     from rlcli.runs import code  # here: imports JAX
 
-    recipes = [new.recipe.merged.data for new in new_runs]
+    recipes = [new.recipe.merged_document.data for new in new_runs]
     admission = code.admit_code(request.original.folder, recipes, request.trust)
     return admission.code, admission.warning
 

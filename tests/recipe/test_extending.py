@@ -40,7 +40,7 @@ def write(folder):
 
 
 def merged(write, change):
-    return read_recipe(write(f"extends: base.yaml\n{change}")).merged.data
+    return read_recipe(write(f"extends: base.yaml\n{change}")).merged_document.data
 
 
 def refusal(*words, **keywords):

@@ -58,7 +58,9 @@ def test_a_check_reads_its_recipe_once(reads):
 
 def test_a_recipe_that_changes_while_a_command_runs_stays_the_same(reads, tmp_path):
     read = read_recipe("child.yaml", ["train.seeds=3"])
-    assert read.merged.data["train"]["steps"] == 60  # the base is read with the recipe
+    assert (
+        read.merged_document.data["train"]["steps"] == 60
+    )  # the base is read with the recipe
     (tmp_path / "child.yaml").write_text("{}")
     (tmp_path / "base.yaml").write_text("{}")
     assert load_recipe(read).train.seeds == 3
