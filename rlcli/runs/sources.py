@@ -93,8 +93,18 @@ def read_source(text: str) -> Source:
         if leaf.shape[:1] != (len(seeds),):
             message = f"`{file}` is damaged: `{path}` has no entry for each seed"
             raise RlcliError(message, _DAMAGED)
-    facts = file, digest, content["recipe"], data, seeds, steps
-    return Source(*facts, learned, recorded, progress, sizes)
+    return Source(
+        file=file,
+        sha256=digest,
+        recipe=content["recipe"],
+        data=data,
+        seeds=seeds,
+        steps=steps,
+        learned=learned,
+        recorded=recorded,
+        progress=progress,
+        sizes=sizes,
+    )
 
 
 def _read_sizes(recipe: Mapping[str, Any]) -> tuple[int, ...]:
