@@ -128,22 +128,18 @@ def read_series(folder: str | Path, wanted: Sequence[str]) -> RunSeries:
     collector, path = SeriesCollector(wanted), Path(folder) / metrics.FILE_NAME
     if exists(path):
         with open_regular(path, os.O_RDONLY, "rb") as file:
-            collector.add(complete_lines(file))
+            collector.add(_complete_lines(file))
     return collector.result()
 
 
-def complete_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The complete lines from the place of a file on, without their ends.
-
-    At the end the place of the file is that of the partial last line.
-    """
+def _complete_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The complete lines of a file, without their ends."""
     rest = b""
     while block := file.read(_BLOCK):
         *lines, rest = (rest + block).split(b"\n")
         yield from lines
         if len(rest) > _LONGEST:
             rest = b"?"  # damaged, as is the rest of this line
-    file.seek(-len(rest), os.SEEK_CUR)
 
 
 def _scan(line: bytes, fields: Sequence[_Field]) -> bool:

@@ -204,9 +204,8 @@ def _plan_cell(
     options = {**experiment.options(index), "num_envs": num_envs}
     if experiment.environment is MNIST:
         options["path"] = suite.info["mnist"]
-    rounds = math.ceil(
-        experiment.environment.episodes / num_envs
-    )  # of episodes side by side
+    # Rounds of episodes side by side.
+    rounds = math.ceil(experiment.environment.episodes / num_envs)
     size = experiment.max_length(index) * num_envs  # steps of a round
     period = math.ceil(rounds / _ROWS)  # of the rows of metrics
     rounds = math.ceil(rounds / period) * period  # the last row is at the end

@@ -56,9 +56,8 @@ class StorageEngine:
             job = self._running.pop(end.key)
             copy = self._threads.submit(self._download, job, self._copying.last)
             self._arriving[end.key] = end, copy
-        jobs = [*self._running.values()]
-        copy = stored_runs.download_evaluations
-        self._copying.poll(self._threads, copy, self._storage, jobs)
+        inputs = self._storage, [*self._running.values()]
+        self._copying.poll(self._threads, stored_runs.download_evaluations, *inputs)
         arrived = [key for key, (_, copy) in self._arriving.items() if copy.done()]
         ends = []
         for key in arrived:
