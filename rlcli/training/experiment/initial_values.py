@@ -75,7 +75,6 @@ def start_from(
     """The setup whose agents start with what the source of `init` has learned."""
     init, (source, steps) = recipe.init, initial
     assert init is not None  # what has an `Initial`
-    rows = _source_rows(init, source, setup.seeds)
     shapes = make_loop(setup).shapes()
     torso = torso_paths(setup.networks.values())
     state = leaves_by_path(shapes.agent)
@@ -89,6 +88,7 @@ def start_from(
         *_want_optimizer(init, here, source.learned),
     ]
     _check_fit(source, here, wanted)
+    rows = _source_rows(init, source, setup.seeds)
     paths = {leaf.path: leaf.source for leaf in wanted}
     given = {key: np.asarray(source.learned[paths[key]])[rows] for key in paths}
     _check_values(source, given)

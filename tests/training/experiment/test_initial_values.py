@@ -299,6 +299,8 @@ def test_a_policy_of_the_zoo_starts_a_run():
         (["init.parts=[valeu]"], ["valeu", "did you mean `value`"]),
         (["init.parts=[policy/head]"], ["policy/head", "policy/torso"]),
         (["init.parts={policy: actor}"], ["policy/linear/w", "nothing there"]),
+        # No seed of the source would help: the seeds come second.
+        (["init.parts=[valeu]", "train.seed=8"], ["valeu", "did you mean `value`"]),
         (["train.seed=8"], ["no seed 8", "only 3, 4", "init.seed=3"]),
     ],
 )
