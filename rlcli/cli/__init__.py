@@ -182,11 +182,13 @@ def _explain_variables(error: BaseException) -> RlcliError | None:
     modules = {*_modules(error)}
     for library, (reader, variable) in _READERS.items():
         names = [name for name in os.environ if re.fullmatch(variable, name)]
-        if names and any(re.fullmatch(reader, module) for module in modules):
-            settings = ", ".join(
-                quote(f"{name}={os.environ[name]}")
-                for name in sorted(_variables_in(str(error), names))
-            )
+        found = _variables_in(str(error), names)
+        if any(re.fullmatch(reader, module) for module in modules):
+            found = found or _selecting(names)
+        elif f"{library} has removed its internal frames" not in _notes(error):
+            continue
+        if found:
+            settings = ", ".join(quote(f"{name}={os.environ[name]}") for name in found)
             reason = quote(error, _LONGEST)[1:-1] or type(error).__name__
             explained = RlcliError(
                 f"{library} cannot use the environment variable {settings}: {reason}",
@@ -198,10 +200,23 @@ def _explain_variables(error: BaseException) -> RlcliError | None:
 
 
 def _variables_in(message: str, names: Sequence[str]) -> Sequence[str]:
-    """The variables that an error names, else those that select what is used."""
-    named = [name for name in names if name.lower() in message.lower()]
+    """The variables that a message names, with or without `JAX_`, or quotes."""
+    return sorted(
+        name
+        for name in names
+        if name.lower().removeprefix("jax_") in message.lower()
+        or f"'{os.environ[name]}'" in message
+    )
+
+
+def _selecting(names: Sequence[str]) -> Sequence[str]:
+    """The variables that select what is used; all if none does."""
     selecting = [name for name in names if name.startswith(("JAX_PLATFORM", "MPL"))]
-    return named or selecting or names
+    return sorted(selecting or names)
+
+
+def _notes(error: BaseException) -> str:
+    return "\n".join(getattr(error, "__notes__", ()))
 
 
 def _modules(error: BaseException | None) -> Iterator[str]:

@@ -133,6 +133,8 @@ def test_warnings_and_log_messages_of_libraries_are_escaped(capsys):
         ("JAX_PLATFORMS", "nonsense"),
         ("JAX_PLATFORMS", "cuda"),
         ("JAX_ENABLE_X64", "x"),
+        ("JAX_DEFAULT_DEVICE", "nonsense"),
+        ("JAX_NO_TRACING", "1"),
     ],
 )
 def test_a_variable_that_jax_cannot_use_is_one_clear_error(variable, value, tmp_path):
