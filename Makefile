@@ -28,7 +28,7 @@ test: $(VENV)/installed-dev
 
 # Runs every command and every block of code of the README and the documentation.
 test-docs: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 -m pages
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m pages
 
 # With the annotations of rlcli checked at run time (tests/support/type_checks.py), and
 # also the quick tests of claims about XLA, with the XLA that users have.
