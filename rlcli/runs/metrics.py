@@ -57,6 +57,14 @@ class Metrics:
             self._file.write("".join(line + "\n" for line in lines))
             self._file.flush()
 
+    def sync(self) -> None:
+        """Writes to the disk what was appended, as before a checkpoint.
+
+        A machine that fails may otherwise keep the checkpoint, but not its rows.
+        """
+        with files.name_file_in_errors(self._path, "written"):
+            os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Closes the file; may be called repeatedly."""
         with files.name_file_in_errors(self._path, "written"):

@@ -75,6 +75,7 @@ class RunWriter:
     def save(self) -> None:
         """Writes a checkpoint, unless the run has ended."""
         if not self._has_ended:
+            self._rows.sync()
             self._experiment.save_checkpoint(self._run)
 
     def prune(self) -> None:

@@ -1,6 +1,7 @@
 """Resume from what is left of a folder, and never as another run."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from folders import write_run
+from folders import read_rows, write_run
 
 import rlcli
 from rlcli.assembly import build
@@ -17,7 +18,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
-from rlcli.runs.run_folder import Run, trust_option
+from rlcli.runs.run_folder import Run, checkpoint_step, trust_option
 from rlcli.runs.snapshots import read_checkpoint
 from rlcli.training import recovery
 from rlcli.training.experiment.experiment import Experiment
@@ -129,6 +130,28 @@ def test_a_folder_that_disagrees_with_its_checkpoint_is_refused(
         rlcli.resume(run, quiet=True)
     assert words in refused.value.message
     assert content(run) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/fd")
+def test_the_rows_before_a_checkpoint_are_on_the_disk_before_it(run, monkeypatch):
+    """A machine that fails keeps no checkpoint that is ahead of its metrics."""
+    sync, replace, steps = os.fsync, os.replace, []
+
+    def on_sync(descriptor):
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith("/metrics.jsonl"):
+            steps.append(read_rows(run)[-1]["T"])
+        sync(descriptor)
+
+    def on_replace(source, target):
+        if Path(target).parent.name == "checkpoints":
+            assert steps[-1] == checkpoint_step(Path(target))
+            steps.append("checkpoint")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", on_sync)
+    monkeypatch.setattr(os, "replace", on_replace)
+    rlcli.resume(run, quiet=True)
+    assert "checkpoint" in steps
 
 
 def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
