@@ -148,9 +148,12 @@ def record_study(
         _write(folder, known.values(), {**before.sections, **sections}, signs)
 
 
-def discard_cells(cells: Sequence[Cell], *, with_parents: int) -> None:
+def discard_cells(
+    cells: Sequence[Cell], sections: Mapping[str, Any], *, with_parents: int
+) -> None:
     """Removes those cells that have no run, and folders that are empty then.
 
+    If cells are left, the study gets the sections back that it had without these.
     `with_parents`: how many folders above that of the study may go as well.
     """
     folder = cells[0].study
@@ -159,7 +162,7 @@ def discard_cells(cells: Sequence[Cell], *, with_parents: int) -> None:
         before = find_study(folder) or Study(folder, ())
         kept = [cell for cell in before.cells if cell.label not in labels]
         if kept:
-            _write(folder, kept, before.sections, is_signed(folder))
+            _write(folder, kept, sections, is_signed(folder))
         else:
             (folder / FILE_NAME).unlink(missing_ok=True)
     places = {parent for cell in cells for parent in cell.folder.parents}

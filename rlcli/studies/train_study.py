@@ -229,8 +229,8 @@ def _train_new(
         )
     sections = {**sections, **engine.begin_storage(title, folder)}
     if found is not None and REFERENCE in sections:  # its own cells keep theirs
-        before = found.sections.get(REFERENCE, {})
-        sections[REFERENCE] = {**before, **sections[REFERENCE]}
+        known = found.sections.get(REFERENCE, {})
+        sections[REFERENCE] = {**known, **sections[REFERENCE]}
     record_study(folder, cells, sign=trust, **sections)
     may_begin = engine.run_storage is not None  # the store may have runs
     try:
@@ -241,7 +241,8 @@ def _train_new(
         return ended
     finally:
         if not may_begin and not any(cell.exists for cell in cells):
-            discard_cells(cells, with_parents=depth)
+            before = {} if found is None else found.sections
+            discard_cells(cells, before, with_parents=depth)
 
 
 def train_recorded(

@@ -308,6 +308,12 @@ def test_a_study_records_its_references():
     rlcli.study("other.yaml", run="here", engine="slurm", quiet=True)
     both = find_study("here").sections["reference"]
     assert both == {**reference, "CartPole-v1": [0, 9]}
+    record = Path("here/study.json").read_bytes()
+    refused = other.replace("large, ", "wrong, set: ['updater=wrong'], ")
+    Path("other.yaml").write_text(refused.replace("[0, 9]", "[0, 8]"))
+    ended = rlcli.study("other.yaml", run="here", quiet=True)
+    assert any("wrong" in each.message for each in ended if each.cell.label == "wrong")
+    assert Path("here/study.json").read_bytes() == record
 
 
 BOTH = "[CartPole-v1, Acrobot-v1]"
