@@ -116,31 +116,16 @@ def _to_line(each: Round) -> str:
 
 
 def read_rounds(
-    folder: Path, members: Collection[str], options: Collection[str], made: int = 0
+    folder: Path, members: Collection[str], options: Collection[str]
 ) -> list[Round]:
     """The rounds so far; [] before the first.
 
     `members` are the names of the folders, `options` the keys of the numbers that
-    change, `made` is that of `rounds_before`. Refuses rounds of others, and a file
-    that ends too early: the numbers of the members would be those of the beginning.
+    change; refuses rounds of others.
     """
-    rounds = files.read_records(
+    return files.read_records(
         folder / ROUNDS, lambda fields, _: _parse_round(fields, members, options)
     )
-    last = rounds[-1].number if rounds else 0
-    if last < made:
-        message = f"`{folder / ROUNDS}` has the rounds to {last}, but {made} were made"
-        raise RlcliError(message, files.REMEDY)
-    return rounds
-
-
-def rounds_before(step: int, every: int, ready: int) -> int:
-    """How many rounds were certainly made before a step, by the number of the last.
-
-    Evaluations are `every` so many steps. The last round may be missing: none is made
-    at the end of training, which somebody may have extended.
-    """
-    return max(0, (step - 1) // (every * ready) - 1)
 
 
 def _parse_round(

@@ -15,10 +15,8 @@ from rlcli.runs.population_rounds import (
     Stage,
     find_lineage,
     read_rounds,
-    rounds_before,
     write_settings,
 )
-from rlcli.runs.run_folder import Run, checkpoint_step
 from rlcli.studies.search.layout import TRIALS, Sweep
 from rlcli.studies.search.space import Option, Values
 
@@ -105,26 +103,20 @@ def _load(sweep: Sweep, values: Values) -> Recipe:
     return sweep.load_recipe(sweep.space.settings(sweep.space.complete(values)))
 
 
-def read_lineages(sweep: Sweep, made: int = 0) -> dict[int, list[Stage]]:
-    """The history of the state of each member, by its number; see `read_rounds`."""
+def read_lineages(sweep: Sweep) -> dict[int, list[Stage]]:
+    """The history of the state of each member, by its number."""
     settings, space = sweep.settings, sweep.space
     names = {sweep.trial(n).name: n for n in range(settings.trials)}
     keys = [option.key for option in space.options]
-    rounds = read_rounds(sweep.find(TRIALS), names, keys, made)
+    rounds = read_rounds(sweep.find(TRIALS), names, keys)
     first = {name: space.draw(settings.seed, n) for name, n in names.items()}
     return {n: find_lineage(rounds, name, first) for name, n in names.items()}
 
 
 def member_settings(sweep: Sweep, number: int) -> tuple[str, ...]:
     """The settings `KEY=VALUE` of a recipe that trains a member alone."""
-    recipe, checkpoint = (
-        sweep.load_recipe(),
-        Run(sweep.trial(number)).latest_checkpoint(),
-    )
-    step = checkpoint_step(checkpoint) if checkpoint else 0
-    every = recipe.train.evaluate.every or recipe.train.steps
-    made = rounds_before(step, every, sweep.settings.ready or 1)
-    return schedule_settings(read_lineages(sweep, made)[number], recipe.num_envs)
+    stages = read_lineages(sweep)[number]
+    return schedule_settings(stages, sweep.load_recipe().num_envs)
 
 
 def schedule_settings(stages: Sequence[Stage], num_envs: int) -> tuple[str, ...]:

@@ -34,7 +34,6 @@ from rlcli.runs.population_rounds import (
     RoundEntry,
     read_rounds,
     read_settings,
-    rounds_before,
     write_rounds,
 )
 from rlcli.runs.statistics import bounded_iqm
@@ -170,8 +169,6 @@ class Population:
             )
         self._experiments = [member.experiment for member in members]
         self._program = self._experiments[0].program
-        train = self._experiments[0].recipe.train
-        self._every = train.evaluate.every or train.steps  # steps
         self._seeds = len(self._experiments[0].setup.seeds)
         places = [*self._program.setup.numbers]
         options = settings.options
@@ -197,8 +194,7 @@ class Population:
     def _restore(self) -> None:
         """Continues with the last round before the step of the program."""
         step, keys = self._program.step, [each.key for each in self._settings.options]
-        made = rounds_before(step, self._every, self._settings.ready)
-        rounds = read_rounds(self._folder, self._names, keys, made)
+        rounds = read_rounds(self._folder, self._names, keys)
         self._rounds = [each for each in rounds if each.step <= step]
         if len(self._rounds) < len(rounds):  # from an older checkpoint
             write_rounds(self._folder, self._rounds)
@@ -233,7 +229,7 @@ class Population:
         There is none at the end of the run: nothing would be learned after it.
         """
         first = self._experiments[0]
-        evaluations = first.step // self._every
+        evaluations = first.step // (first.recipe.train.evaluate.every or first.step)
         has_evaluated = any(report.evaluation for report in reports)
         is_due = evaluations % self._settings.ready == 0 and not first.is_finished
         if not has_evaluated or not is_due:

@@ -169,26 +169,6 @@ def train(folder) -> None:
     train_together(runs, quiet=True, trust=True)
 
 
-@pytest.mark.slow
-def test_a_lost_record_is_refused_and_one_more_round_after_the_end_is_not(folder):
-    """Without its rounds a member would continue with its first numbers."""
-    train(folder / "p")
-    record = folder / "p/rounds.jsonl"
-    rlcli.resume(folder / "p/d", set=["train.steps=4_800"], quiet=True)
-    lines = record.read_text().splitlines(keepends=True)
-    numbers = [json.loads(line)["round"] for line in lines]
-    assert numbers == [*range(1, 10), 11]  # none at 4 000 steps, the former end
-    record.write_text("".join(lines[:4]))
-    with pytest.raises(RlcliError, match="rounds to 4, but 10 were made"):
-        rlcli.resume(folder / "p/d", set=["train.steps=5_600"], quiet=True)
-    assert json.loads((folder / "p/d/run.json").read_text())["status"] == "finished"
-    record.unlink()
-    with pytest.raises(RlcliError, match="rounds to 0, but 10 were made"):
-        rlcli.resume(folder / "p/d", set=["train.steps=5_600"], quiet=True)
-    record.write_text("".join(lines))
-    rlcli.resume(folder / "p/d", set=["train.steps=5_600"], quiet=True)
-
-
 class Killed(BaseException):
     """What ends a process in a test, instead of a signal."""
 
