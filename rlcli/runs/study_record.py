@@ -149,20 +149,32 @@ def record_study(
 
 
 def discard_cells(
-    cells: Sequence[Cell], sections: Mapping[str, Any], *, with_parents: int
+    cells: Sequence[Cell],
+    added: Mapping[str, Any],
+    before: Mapping[str, Any],
+    *,
+    with_parents: int,
 ) -> None:
     """Removes those cells that have no run, and folders that are empty then.
 
-    If cells are left, the study gets the sections back that it had without these.
-    `with_parents`: how many folders above that of the study may go as well.
+    The sections `added` with them become those of `before`, unless another process has
+    changed them since. `with_parents`: how many folders above that of the study may go
+    as well.
     """
     folder = cells[0].study
     labels = {cell.label for cell in cells if not cell.exists}
     with _hold_record(folder):
-        before = find_study(folder) or Study(folder, ())
-        kept = [cell for cell in before.cells if cell.label not in labels]
+        now = find_study(folder) or Study(folder, ())
+        kept = [cell for cell in now.cells if cell.label not in labels]
+        own = {
+            name
+            for name, each in now.sections.items()  # tuples are lists there
+            if files.to_json(added.get(name)) == files.to_json(each)
+        }
+        others = {name: now.sections[name] for name in now.sections.keys() - own}
+        former = {name: before[name] for name in before.keys() & own}
         if kept:
-            _write(folder, kept, sections, is_signed(folder))
+            _write(folder, kept, {**others, **former}, is_signed(folder))
         else:
             (folder / FILE_NAME).unlink(missing_ok=True)
     places = {parent for cell in cells for parent in cell.folder.parents}

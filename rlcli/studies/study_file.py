@@ -81,17 +81,24 @@ class _Reader:
         own = seed_settings(seed, seeds, self.origin)
         given = {text.partition("=")[0] for text in overrides}
         own = [text for text in own if text.partition("=")[0] not in given]
-        test, section = self.test((*own, *overrides)), self.data.get(REFERENCE)
-        references = self.references(section, test)
-        sections = {} if section is None else {REFERENCE: section}
+        recipes = self.refuse_equal_names(recipes, "recipes")
+        environments = self.refuse_equal_names(environments, "environments")
+        combinations = recipe_combinations(self.document)
+        all_sets = (*self.texts(("set",), self.data.get("set", [])), *sets)
+        references, test = self.references(), self.test((*own, *overrides))
+        sections = {}
+        if references:
+            sections[REFERENCE] = self.data[REFERENCE]
         if test is not None:
+            for index, text in enumerate(test.reference):
+                references.append(Setting(text, self.origin(TEST, REFERENCE, index)))
             test = test._replace(reference=[*references])
             sections[TEST] = test._asdict()
         return Grid(
-            self.refuse_equal_names(recipes, "recipes"),
-            self.refuse_equal_names(environments, "environments") or [None],
-            recipe_combinations(self.document),
-            (*self.texts(("set",), self.data.get("set", [])), *sets),
+            recipes,
+            environments or [None],
+            combinations,
+            all_sets,
             (*own, *overrides),
             sections=sections,
             references=references,
@@ -114,23 +121,20 @@ class _Reader:
         seeds, seed = int(numbers["train.seeds"]), int(numbers.get(SEED, "0"))
         return convert_test(fields, self.fail, seeds=seeds, seed=seed)
 
-    def references(self, section: Any, test: ClaimTest | None) -> list[Setting]:
-        """The returns that become 0 and 1, `ENVIRONMENT=LOW,HIGH`, with their places.
-
-        Those of the study's section come before those of the test.
-        """
-        if not isinstance(section, Mapping | None):
+    def references(self) -> list[Setting]:
+        """The returns of the study that become 0 and 1: `ENVIRONMENT=LOW,HIGH`."""
+        if not isinstance(section := self.data.get(REFERENCE), Mapping | None):
             message = f"`{REFERENCE}`: expected a mapping, got {quote_value(section)}"
             self.fail((REFERENCE,), message, _REFERENCE)
         found: list[Setting] = []
         for name, pair in (section or {}).items():
+            if not name:  # in a test it would be for all environments
+                self.fail((REFERENCE,), "an environment has no name", _REFERENCE)
             if not is_reference(pair):
                 message = f"expected two different numbers, got {quote_value(pair)}"
                 self.fail((REFERENCE, name), message, _REFERENCE)
             text = f"{name}={pair[0]},{pair[1]}"
             found.append(Setting(text, self.origin(REFERENCE, name)))
-        for index, text in enumerate(test.reference if test is not None else ()):
-            found.append(Setting(text, self.origin(TEST, REFERENCE, index)))
         return found
 
     def entries(self, key: str) -> list[tuple[Any, Place]]:

@@ -229,7 +229,8 @@ def _train_new(
         )
     sections = {**sections, **engine.begin_storage(title, folder)}
     if found is not None and REFERENCE in sections:  # its own cells keep theirs
-        known = found.sections.get(REFERENCE, {})
+        known = found.sections.get(REFERENCE)
+        known = known if isinstance(known, Mapping) else {}  # it may be damaged
         sections[REFERENCE] = {**known, **sections[REFERENCE]}
     record_study(folder, cells, sign=trust, **sections)
     may_begin = engine.run_storage is not None  # the store may have runs
@@ -242,7 +243,7 @@ def _train_new(
     finally:
         if not may_begin and not any(cell.exists for cell in cells):
             before = {} if found is None else found.sections
-            discard_cells(cells, before, with_parents=depth)
+            discard_cells(cells, sections, before, with_parents=depth)
 
 
 def train_recorded(

@@ -11,7 +11,7 @@ import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import load_recipe, resolve
-from rlcli.runs.study_record import find_study
+from rlcli.runs.study_record import discard_cells, find_study, record_study
 from rlcli.studies import study_grid
 from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import combine, plan_cells, read_cell
@@ -314,6 +314,37 @@ def test_a_study_records_its_references():
     ended = rlcli.study("other.yaml", run="here", quiet=True)
     assert any("wrong" in each.message for each in ended if each.cell.label == "wrong")
     assert Path("here/study.json").read_bytes() == record
+    # What is there may be damaged, or may change while a study that is refused begins.
+    data = json.loads(record)
+    Path("here/study.json").write_text(json.dumps({**data, "reference": [1]}))
+    rlcli.study("other.yaml", run="here", quiet=True)
+    assert find_study("here").sections["reference"] == [1]
+    before = find_study("here")
+    added = {"reference": {"CartPole-v1": [0, 8]}, "test": {"blocks": (1, 2)}}
+    record_study(Path("here"), before.cells, **added)
+    record_study(Path("here"), reference={"CartPole-v1": [0, 7]})
+    discard_cells([before.cells[0]], added, before.sections, with_parents=0)
+    after = find_study("here")
+    assert after.sections == {"reference": {"CartPole-v1": [0, 7]}}
+    assert after.cells == before.cells[1:]
+
+
+def test_what_a_study_is_comes_before_its_test():
+    """A test is of cells: what they are has to be right first."""
+    test = "test: {baselin: pole}"
+    pair = "reference: {CartPole-v1: [1, 1]}"
+    for line, message in (
+        ("recipes: [pole.yaml, pole.yaml]", "two of `recipes` are called"),
+        ("recipes: [pole.yaml]\nset: 3", "expected settings"),
+        ("recipes: [pole.yaml]\nvary: 3", "`vary`: expected a mapping"),
+        (f"recipes: [pole.yaml]\n{pair}", "two different numbers"),
+    ):
+        both = line if pair in line else f"{line}\n{pair}"
+        with pytest.raises(RlcliError, match=message):
+            cells(f"{both}\nseeds: 2\n{test}")
+    data = {"recipes": ["pole.yaml"], "reference": {"": [0, 1]}}
+    with pytest.raises(RlcliError, match="an environment has no name"):
+        rlcli.study(data, run="here", quiet=True)
 
 
 BOTH = "[CartPole-v1, Acrobot-v1]"

@@ -46,7 +46,8 @@ def native_core(
         seen = () if observe is None else (observe(state),)
         return state, make_timestep(*seen, *result)
 
-    actions = gymnasium.spaces.Discrete(action) if isinstance(action, int) else action
+    is_space = isinstance(action, gymnasium.Space)
+    actions = action if is_space else gymnasium.spaces.Discrete(action)
     draw_noise = draw or (lambda key: ())
     return Core(reset, step_core, observation, actions, draw=draw_noise, **fields)
 
