@@ -31,6 +31,11 @@ _READERS = {
     "JAX": (r"jax\._src\.(?:xla_bridge|config)", r"JAX_\w+"),
     "matplotlib": (r"matplotlib(?:\.rcsetup)?", r"MPL\w+"),
 }
+# Variables that JAX reads when it computes, by the words of the error.
+_LATE = {
+    "JAX_DEFAULT_DEVICE": "Unknown backend: ",
+    "JAX_NO_TRACING": "'no_tracing' is set",
+}
 _LONGEST = 200  # characters of the library's message
 
 
@@ -182,13 +187,14 @@ def _explain_variables(error: BaseException) -> RlcliError | None:
     modules = {*_modules(error)}
     for library, (reader, variable) in _READERS.items():
         names = [name for name in os.environ if re.fullmatch(variable, name)]
-        found = _variables_in(str(error), names)
         if any(re.fullmatch(reader, module) for module in modules):
-            found = found or _selecting(names)
-        elif f"{library} has removed its internal frames" not in _notes(error):
-            continue
+            found = _variables_in(str(error), names)
+        else:
+            found = [name for name in names if _refuses(error, name)]
         if found:
-            settings = ", ".join(quote(f"{name}={os.environ[name]}") for name in found)
+            settings = ", ".join(
+                quote(f"{name}={os.environ[name]}") for name in sorted(found)
+            )
             reason = quote(error, _LONGEST)[1:-1] or type(error).__name__
             explained = RlcliError(
                 f"{library} cannot use the environment variable {settings}: {reason}",
@@ -200,23 +206,19 @@ def _explain_variables(error: BaseException) -> RlcliError | None:
 
 
 def _variables_in(message: str, names: Sequence[str]) -> Sequence[str]:
-    """The variables that a message names, with or without `JAX_`, or quotes."""
-    return sorted(
-        name
-        for name in names
-        if name.lower().removeprefix("jax_") in message.lower()
-        or f"'{os.environ[name]}'" in message
-    )
-
-
-def _selecting(names: Sequence[str]) -> Sequence[str]:
-    """The variables that select what is used; all if none does."""
+    """The variables that an error names, else those that select what is used."""
+    named = [name for name in names if name.lower() in message.lower()]
     selecting = [name for name in names if name.startswith(("JAX_PLATFORM", "MPL"))]
-    return sorted(selecting or names)
+    return named or selecting or names
 
 
-def _notes(error: BaseException) -> str:
-    return "\n".join(getattr(error, "__notes__", ()))
+def _refuses(error: BaseException, name: str) -> bool:
+    """Whether an error of JAX says that it cannot use a variable that it reads late.
+
+    The tracebacks of these errors do not have the frames of JAX.
+    """
+    words = _LATE.get(name)
+    return isinstance(error, RuntimeError) and bool(words) and words in str(error)
 
 
 def _modules(error: BaseException | None) -> Iterator[str]:

@@ -51,7 +51,8 @@ def map_members(
         if not builds:
             return build(space)
         member_spaces = {name: member for name, (member, _) in builds.items()}
-        joined: Any = type(space)
+        kinds = gymnasium.spaces
+        joined: Any = kinds.Dict if isinstance(space, kinds.Dict) else kinds.Tuple
         return joined(join_members(space, member_spaces)), lambda obs: join_members(
             space,
             {name: function(obs[name]) for name, (_, function) in builds.items()},

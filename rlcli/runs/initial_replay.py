@@ -24,7 +24,7 @@ from rlcli.loop.progress import Progress
 from rlcli.recipe import Part, Recipe
 from rlcli.recipe.grammar import Init, Reader
 from rlcli.runs.files import DAMAGES
-from rlcli.runs.sources import REPLAY, Leaves, Source
+from rlcli.runs.sources import REPLAY, Leaves, Source, check_seeds
 from rlcli.types import Agent, Transition
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import describe_difference, leaves_by_path
@@ -150,6 +150,7 @@ def _read_streams(recipe: Recipe, source: Source) -> Transition:
     leaves = source.progress.items()
     stored = {p: leaf for p, leaf in leaves if p.startswith(("pending/", REPLAY))}
     arrays = [stored[path] for path in _matching_paths(source, wanted, stored)]
+    check_seeds(source.file, stored, len(source.seeds))
     states = jax.tree.unflatten(jax.tree.structure(wanted), arrays).agent.replay
     inside, unroll = setup.agent.inside, _empty_unroll(shapes)
     assert inside is not None and inside.contents is not None  # all of rlcli's have it
@@ -182,8 +183,9 @@ def _read_origin(source: Source) -> _Origin:
             f"`{source.file}` has no replay: it learned without, or from a data set",
             f"`replay.prefill` begins with a data set; {_REMEDY}",
         )
+    init = source.data.get("init")
     try:
-        filled = int((source.data.get("init") or {}).get("replay") or 0)
+        filled = int(init.get("replay") or 0) if isinstance(init, Mapping) else 0
         steps = int(source.progress["iteration"]) * unroll + filled
         if min(*source.sizes, filled + 1) < 1 or steps > INT32_MAX:
             raise ValueError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import math
 import os
 import re
@@ -20,6 +19,7 @@ _EVALUATION = b'"evaluation": {'  # in the rows of evaluations
 _TAIL = 2**14  # bytes in which the last rows are expected
 _SEARCH = 2**22  # bytes before the end that are searched for an evaluation
 _LONGEST = 2**24  # bytes of a line
+_BLOCK = 2**16  # bytes whose rows are read one by one
 _REMEDY = "remove the line to continue"
 FIRST_FIELDS = ("T", "seed", "ep", "G", "t", "avg_G", "avg_r")
 # Fields that depend on the machine: they differ between two equal runs.
@@ -212,9 +212,8 @@ def _end_of(path: Path, file: IO[bytes], step: int) -> int:
         """The offset of the first row that begins there or later."""
         return offset and offset - 1 + len(read_line(offset - 1))
 
-    def step_after(offset: int) -> float:
-        """The step of the first row that begins at an offset or later."""
-        begin = find_row(offset)
+    def step_at(begin: int) -> float:
+        """The step of the row at an offset; inf after the last one."""
         line = read_line(begin)
         if not line:
             return math.inf
@@ -224,8 +223,17 @@ def _end_of(path: Path, file: IO[bytes], step: int) -> int:
         before = iter(lambda: file.tell() < begin and file.readline(), False)
         return _parse_row(path, 1 + sum(1 for _ in before), line)["T"]
 
-    size = file.seek(0, os.SEEK_END)
-    return find_row(bisect.bisect_right(range(size), step, key=step_after))
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while high - low > _BLOCK:
+        middle = (low + high) // 2
+        if step_at(find_row(middle)) <= step:
+            low = middle
+        else:
+            high = middle
+    end = find_row(low)
+    while step_at(end) <= step:  # each row, so that a damaged one is found
+        end += len(read_line(end))
+    return end
 
 
 def _parse_row(path: Path, number: int | None, line: bytes) -> dict[str, Any]:

@@ -89,10 +89,7 @@ def read_source(text: str) -> Source:
             message = f"`{file}` is damaged: it does not say how long it was trained"
             raise RlcliError(message, _DAMAGED) from error
         learned = learned_leaves(below("agent/", progress))
-    for path, leaf in {**learned, **below(REPLAY, progress)}.items():
-        if leaf.shape[:1] != (len(seeds),):
-            message = f"`{file}` is damaged: `{path}` has no entry for each seed"
-            raise RlcliError(message, _DAMAGED)
+    check_seeds(file, learned, len(seeds))
     return Source(
         file=file,
         sha256=digest,
@@ -105,6 +102,14 @@ def read_source(text: str) -> Source:
         progress=progress,
         sizes=sizes,
     )
+
+
+def check_seeds(file: Path, leaves: Leaves, seeds: int) -> None:
+    """Refuses leaves of a source that have no entry for each of its seeds."""
+    for path, leaf in leaves.items():
+        if leaf.shape[:1] != (seeds,):
+            message = f"`{file}` is damaged: `{path}` has no entry for each seed"
+            raise RlcliError(message, _DAMAGED)
 
 
 def _read_sizes(recipe: Mapping[str, Any]) -> tuple[int, ...]:

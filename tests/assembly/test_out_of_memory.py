@@ -118,6 +118,20 @@ def test_more_episodes_than_fit_are_refused(policy):
     assert "`--episodes`" in e.value.hint
 
 
+@pytest.mark.usefixtures("fresh_imports")
+def test_an_observation_on_the_host_that_does_not_fit_is_refused(folder, monkeypatch):
+    """Its shape is enough to say so: no observation is made."""
+    (folder / "many_bits.py").write_text(
+        "import gymnasium\n"
+        "class Bits(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.MultiBinary(10**11)\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+    )
+    monkeypatch.syspath_prepend(folder)
+    with pytest.raises(RlcliError, match=r"an array of 100,000,000,000 × .* param"):
+        rlcli.check({**DATA, "environment": "many_bits:Bits", "network": "mlp"})
+
+
 def test_a_file_that_claims_more_than_fits_is_not_read(tmp_path, monkeypatch):
     path = tmp_path / "c.pkl.lz4"
     checkpoint.write(path, np.zeros(10**7, np.uint8))

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import warnings
 
+import jax
 import pytest
 from folders import write_run
 
+from rlcli import cli
 from rlcli.cli import output
 
 RECIPE = """\
@@ -144,6 +146,21 @@ def test_a_variable_that_jax_cannot_use_is_one_clear_error(variable, value, tmp_
     assert done.returncode == 1 and "Traceback" not in text
     start = f"error: JAX cannot use the environment variable `{variable}={value}`: "
     assert text.splitlines()[-3].startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "key"),
+    [("JAX_PLATFORMS", "cpu", "cpu"), ("JAX_ENABLE_X64", "0", "enable_x64")],
+)
+def test_an_error_in_a_compiled_function_is_not_that_of_a_variable(
+    variable, value, key, monkeypatch
+):
+    """Although it names one, and its traceback lacks the frames of JAX, too."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(KeyError) as caught:
+        jax.jit(lambda x: x * {"gpu": 1.0}[key])(1.0)
+    assert "JAX has removed" in "".join(caught.value.__notes__)
+    assert cli._explain_variables(caught.value) is None
 
 
 def test_a_variable_that_matplotlib_cannot_use_is_one_clear_error(tmp_path):

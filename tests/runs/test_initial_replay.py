@@ -275,6 +275,16 @@ def test_a_source_whose_steps_are_not_equally_many_is_one_error(runs, folder, cu
         read(DQN, Path("init.pkl.lz4"))
 
 
+def test_a_damaged_replay_is_refused_only_where_it_is_wanted(runs, folder):
+    content = checkpoint.read(Run(runs / "dqn").latest_checkpoint())
+    path = next(path for path in content["progress"] if "agent/replay/" in path)
+    content["progress"][path] = content["progress"][path][:0]
+    checkpoint.write("cut.pkl.lz4", content)
+    begin_with_replay(runs, "init.from=cut.pkl.lz4", "init.replay=false")
+    with pytest.raises(RlcliError, match=f"`{path}` has no entry for each seed"):
+        read(DQN, Path("cut.pkl.lz4"))
+
+
 # Title, source, options beside `init.from`, and the recipe.
 CASES = [
     ("the same agent", "ppo", [], PPO),

@@ -154,6 +154,23 @@ def test_a_broken_line_is_named_with_its_file(tmp_path, broken):
         Metrics(tmp_path, resume_at=100)
 
 
+def test_a_resume_finds_damage_before_its_step_and_removes_it_behind(tmp_path):
+    """Also a line so long that a bisection would land in it."""
+    write(tmp_path, range(100, 600, 100))
+    path = tmp_path / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:6], b"\0" * 3_000 + b"\n", *lines[6:]]))
+    with pytest.raises(RlcliError, match="line 7"):
+        Metrics(tmp_path, resume_at=400)
+    with path.open() as file:
+        assert sum(1 for _ in file) == 11
+    Metrics(tmp_path, resume_at=200).close()
+    assert steps_of(tmp_path) == [100, 100, 200, 200]
+    path.write_bytes(b"".join([lines[0], b"nonsense\n", *lines[2:]]))
+    with pytest.raises(RlcliError, match="line 2"):
+        Metrics(tmp_path, resume_at=400)
+
+
 @pytest.mark.parametrize("number", ["9" * 400, "-1e308", "1e200", "Infinity", "NaN"])
 def test_a_number_whose_square_is_no_float_is_null(tmp_path, number):
     result = f'{{"mean": {number}, "std": 1.0}}'
