@@ -207,7 +207,8 @@ def _explain_variables(error: BaseException) -> RlcliError | None:
 
 def _variables_in(message: str, names: Sequence[str]) -> Sequence[str]:
     """The variables that an error names, else those that select what is used."""
-    named = [name for name in names if name.lower() in message.lower()]
+    words = message.lower().replace("jax.", "jax_")  # an attribute, or the variable
+    named = [name for name in names if name.lower() in words]
     selecting = [name for name in names if name.startswith(("JAX_PLATFORM", "MPL"))]
     return named or selecting or names
 
