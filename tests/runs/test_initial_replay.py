@@ -432,11 +432,11 @@ def rows_of_the_guide() -> dict[str, str]:
     [case for case in CASES if rows_of_the_guide()[case[0]] == "starts"],
     ids=lambda case: case[0],
 )
-def test_a_run_that_was_killed_ends_as_one_that_was_not(folder, runs, case):
+def test_a_run_that_was_killed_ends_as_one_that_was_not(folder, both_runs, case):
     _, source, sets, data = case
     Path("mine.yaml").write_text(json.dumps(data))
     sets = [*sets, "train.checkpoint.every=8"]
-    init = runs / source
+    init = both_runs / source
     rlcli.train("mine.yaml", init=init, set=sets, run="first", quiet=True)
     info = Run(Path("first")).read_info()["init"]
     file = init if init.is_file() else Run(init).latest_checkpoint()
