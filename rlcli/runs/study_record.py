@@ -166,15 +166,15 @@ def discard_cells(
     with _hold_record(folder):
         now = find_study(folder) or Study(folder, ())
         kept = [cell for cell in now.cells if cell.label not in labels]
-        own = {
-            name
-            for name, each in now.sections.items()  # tuples are lists there
-            if files.to_json(added.get(name)) == files.to_json(each)
-        }
-        others = {name: now.sections[name] for name in now.sections.keys() - own}
-        former = {name: before[name] for name in before.keys() & own}
+        sections = {**now.sections}
+        for name, section in added.items():
+            # As text: what were tuples are lists there.
+            if files.to_json(section) == files.to_json(sections.get(name)):
+                sections.pop(name, None)
+                if name in before:
+                    sections[name] = before[name]
         if kept:
-            _write(folder, kept, {**others, **former}, is_signed(folder))
+            _write(folder, kept, sections, is_signed(folder))
         else:
             (folder / FILE_NAME).unlink(missing_ok=True)
     places = {parent for cell in cells for parent in cell.folder.parents}
