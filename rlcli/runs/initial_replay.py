@@ -24,12 +24,13 @@ from rlcli.loop.progress import Progress
 from rlcli.recipe import Part, Recipe
 from rlcli.recipe.grammar import Init, Reader
 from rlcli.runs.files import DAMAGES
-from rlcli.runs.sources import REPLAY, Leaves, Source, check_seeds
+from rlcli.runs.sources import Leaves, Source, check_seeds
 from rlcli.types import Agent, Transition
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import describe_difference, leaves_by_path
 
 _READ = 10**6  # iterations of the run that reads a replay: more than any window
+_REPLAY = "agent/replay/"  # the replay of a checkpoint
 _REMEDY = "`init.replay=false` starts with an empty replay"
 
 
@@ -148,7 +149,7 @@ def _read_streams(recipe: Recipe, source: Source) -> Transition:
     agent = ReplayAgentState((), shapes.agent.replay)
     wanted = fields._replace(pending=shapes.pending, agent=agent)
     leaves = source.progress.items()
-    stored = {p: leaf for p, leaf in leaves if p.startswith(("pending/", REPLAY))}
+    stored = {p: leaf for p, leaf in leaves if p.startswith(("pending/", _REPLAY))}
     arrays = [stored[path] for path in _matching_paths(source, wanted, stored)]
     check_seeds(source.file, stored, len(source.seeds))
     states = jax.tree.unflatten(jax.tree.structure(wanted), arrays).agent.replay
@@ -177,7 +178,7 @@ def _read_origin(source: Source) -> _Origin:
         )
     replay, (unroll, num_envs, devices) = source.data.get("replay"), source.sizes
     if not isinstance(replay, Mapping) or not any(
-        path.startswith(REPLAY) for path in source.progress
+        path.startswith(_REPLAY) for path in source.progress
     ):
         raise RlcliError(
             f"`{source.file}` has no replay: it learned without, or from a data set",

@@ -30,7 +30,6 @@ _LEARNED = re.compile(
 )
 Leaves = Mapping[str, Any]  # arrays or shapes, by tree path
 _STEPS = "replay/"  # where the file of a run that began with steps has them
-REPLAY = "agent/replay/"  # the replay of a checkpoint
 _DAMAGED = "copy the file again, or start from another checkpoint"
 
 
