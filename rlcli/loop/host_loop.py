@@ -274,6 +274,7 @@ def timestep_shapes(seeds: int, environment: Environment) -> tuple[Any, TimeStep
     def like(dtype: Any, *rest: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((*batch, *rest), dtype)
 
+    # As shapes, too: one too large for memory is refused later, with a hint.
     element = jax.eval_shape(lambda: spaces.zeros(environment.observation))
     obs = jax.tree.map(lambda leaf: like(leaf.dtype, *leaf.shape), element)
     number, flag = like(np.float32), like(np.bool_)
