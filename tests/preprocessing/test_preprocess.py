@@ -55,6 +55,19 @@ def test_discrete_members_are_one_hot_at_any_depth():
         assert new_space.contains(actual)
 
 
+class Named(spaces.Dict):
+    """A space of a user, whose constructor takes other arguments."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__({"a": spaces.Discrete(size)})
+
+
+def test_members_of_a_space_of_a_user_are_joined_as_a_plain_dict():
+    built, function = preprocess.one_hot().build(Named(3))
+    assert type(built) is spaces.Dict
+    np.testing.assert_array_equal(function({"a": np.int32(1)})["a"], [0, 1, 0])
+
+
 def test_scale_maps_bounds_to_zero_and_one():
     uneven = spaces.Box(np.float32([-1, 0]), np.float32([3, 10]))
     new_space, function = build_function([preprocess.scale()], uneven)

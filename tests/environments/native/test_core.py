@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.environments.native.bsuite.bandits import simple_bandit
 from rlcli.environments.native.core import make_timestep, native_core
 
 SPACES = gymnasium.spaces.Discrete(9), gymnasium.spaces.Discrete(2)
@@ -51,3 +52,8 @@ def test_a_task_may_observe_more_than_its_state_and_draw_noise():
     state, timestep = core.step(state, jnp.int32(2), core.draw(jax.random.key(0)))
     assert (int(state), int(timestep.obs), bool(timestep.last)) == (4, 5, False)
     assert (timestep.info, float(timestep.discount)) == ({}, 1.0)
+
+
+def test_the_number_of_actions_may_be_one_of_numpy():
+    for number in (3, np.int64(3), np.uint8(3)):
+        assert simple_bandit(num_actions=number).action == gymnasium.spaces.Discrete(3)
